@@ -9,7 +9,8 @@
 
 #include "wire.h"
 
-enum token { TOKEN_REDUCED, TOKEN_BUSY, TOKEN_BEGUN, TOKEN_SEEN };
+enum waited { REDUCED, BUSY, BEGUN, SEEN };
+#define OWN_CLOCKS (1ull << 32) /* the first number of a time that a lane with a clock of its own waits for */
 
 /* As fabricd lays them out (worker/commands.def) */
 struct post_send {
@@ -54,11 +55,13 @@ uint32_t row_take(struct row *row)
 	return item;
 }
 
-static void compute(struct turns *t, const struct execution *x, enum token what, uint32_t index, int64_t ps, uint32_t stream)
+/* Records of one time come in the order of their numbers: so these are Python's */
+static void compute(struct turns *t, struct execution *x, enum waited what, uint32_t index, int64_t ps, uint32_t stream)
 {
-	uint64_t token = TOKENS | (uint64_t)x->number << 32 | (uint64_t)what << 28 | index;
+	uint64_t number = x->together ? ++t->token : what == REDUCED ? index : OWN_CLOCKS + ++x->waits;
 
-	say(t, COMPUTE, &(struct compute){.wr_id = token, .ps = (uint64_t)ps, .stream = stream}, sizeof(struct compute));
+	table_add(&t->computations, (struct entry){.execution = x, .key = number, .index = index, .what = what});
+	say(t, COMPUTE, &(struct compute){.wr_id = number, .ps = (uint64_t)ps, .stream = stream}, sizeof(struct compute));
 }
 
 /* Sending */
@@ -162,7 +165,7 @@ static bool into(struct turns *t, struct execution *x, uint32_t lane, const stru
 	if (s->ps != NO_TIME && stream != ON_HOST) {
 		x->lanes[lane].reducing = true;
 		x->lanes[lane].pending = from;
-		compute(t, x, TOKEN_REDUCED, lane, s->ps, stream);
+		compute(t, x, REDUCED, lane, s->ps, stream);
 		return true;
 	}
 	if (s->ps != NO_TIME)
@@ -171,7 +174,7 @@ static bool into(struct turns *t, struct execution *x, uint32_t lane, const stru
 	return false;
 }
 
-static void busy(struct turns *t, struct execution *x, uint32_t lane, int64_t ps, enum token what)
+static void busy(struct turns *t, struct execution *x, uint32_t lane, int64_t ps, enum waited what)
 {
 	x->lanes[lane].reducing = true;
 	compute(t, x, what, lane, ps, NO_STREAM);
@@ -205,7 +208,7 @@ static bool step_once(struct turns *t, struct execution *x, uint32_t lane, uint3
 		return !into(t, x, lane, s, x->plan->places[x->plan->lines[s->other].own + line->taken++]);
 	}
 	case STEP_COPY: return !into(t, x, lane, s, (struct place){.at = s->from, .region = s->source});
-	case STEP_WORK: busy(t, x, lane, s->ps, TOKEN_BUSY); return false;
+	case STEP_WORK: busy(t, x, lane, s->ps, BUSY); return false;
 	case STEP_WAIT:
 		if (x->lanes[s->other].at >= s->message)
 			return true;
@@ -270,7 +273,7 @@ static void arrived(struct turns *t, struct execution *x, uint32_t line)
 	if (later == NO_TIME)
 		seen(t, x, line);
 	else
-		compute(t, x, TOKEN_SEEN, line, later, NO_STREAM);
+		compute(t, x, SEEN, line, later, NO_STREAM);
 }
 
 static void post_receive(struct turns *t, struct receives *r)
@@ -315,21 +318,18 @@ bool lanes_take(struct turns *t, struct execution *x, uint32_t line, bool sent, 
 }
 
 /* lanes_computed() - A time is over that a lane, or what has come, has waited for */
-void lanes_computed(struct turns *t, struct execution *x, uint64_t token)
+void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_t index)
 {
-	uint32_t index = token & ((1u << 28) - 1);
-	enum token what = token >> 28 & 15;
-
-	if (what == TOKEN_SEEN) {
+	if (what == SEEN) {
 		seen(t, x, index);
 		return;
 	}
 	struct lane *l = &x->lanes[index];
 	const struct step *s = &x->plan->steps[x->plan->lanes[index].first + l->at];
-	if (what == TOKEN_REDUCED)
+	if (what == REDUCED)
 		combine(t, x, s->region, s->at, l->pending, s->bytes);
 	l->reducing = false;
-	l->at += what != TOKEN_BEGUN;
+	l->at += what != BEGUN;
 	advance(t, x, index);
 }
 
@@ -352,7 +352,7 @@ bool turns_start(struct turns *t, struct execution *x)
 	x->running = true;
 	for (uint32_t k = 0; k < x->plan->lane_count; k++)
 		if (x->plan->lanes[k].begin_ps != NO_TIME)
-			busy(t, x, k, x->plan->lanes[k].begin_ps, TOKEN_BEGUN);
+			busy(t, x, k, x->plan->lanes[k].begin_ps, BEGUN);
 		else
 			advance(t, x, k);
 	x->running = !lanes_done(x);

@@ -99,6 +99,8 @@ struct execution {
 	uint32_t first;	 /* immediate of the first message */
 	uint32_t number; /* among those of the session */
 	uint32_t running;
+	uint32_t together; /* it counts its computations together with all of the session */
+	uint64_t waits;	   /* else: times that its clocks have waited */
 	void (*add)(void *ours, const void *theirs, size_t elements); /* NULL: Python reduces */
 };
 

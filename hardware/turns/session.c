@@ -86,39 +86,33 @@ void say_progress(struct turns *t)
 }
 
 /* Whose a record is.  Return: NULL if it is no execution's */
-static struct execution *owner(const struct turns *t, const struct wire_record *r, uint32_t *line)
+static const struct entry *owner(const struct turns *t, const struct wire_record *r)
 {
-	if (r->kind == REC_COMPUTED && r->wr_id >= TOKENS) {
-		uint32_t number = r->wr_id >> 32 & INT32_MAX;
-		*line = NOBODY;
-		return number < t->numbers ? t->by_number[number] : NULL;
-	}
-	if (r->kind != REC_SENT && r->kind != REC_RECEIVED_IMM)
-		return NULL;
 	uint64_t number = r->kind == REC_SENT ? r->wr_id >> NUMBER_BITS : r->imm >> NUMBER_BITS;
-	const struct entry *e = number <= UINT32_MAX ? table_find(t, r->qp, (uint32_t)number) : NULL;
-	if (!e)
+
+	if (r->kind == REC_COMPUTED)
+		return table_find(&t->computations, r->wr_id);
+	if ((r->kind != REC_SENT && r->kind != REC_RECEIVED_IMM) || number > UINT32_MAX)
 		return NULL;
-	*line = e->line;
-	return e->execution;
+	return table_find(&t->messages, message_key(r->qp, (uint32_t)number));
 }
 
-/* Hand a record to its owner.  Return: TURNED_ON, TURNED_ENDED or TURNED_ODD */
-static enum turned hand_out(struct turns *t, const struct wire_record *r)
+/* Hand a record to its owner.  Return: TURNED_ON, TURNED_ENDED, TURNED_ODD or NOT_OURS */
+static int hand_out(struct turns *t, const struct wire_record *r)
 {
-	uint32_t line;
-	struct execution *x = owner(t, r, &line);
+	const struct entry *e = owner(t, r);
 
-	if (!x) { /* it was one a moment ago */
-		t->odd_kind = r->kind;
-		t->odd_imm = r->imm;
-		return TURNED_ODD;
-	}
-	if (line == NOBODY) {
-		lanes_computed(t, x, r->wr_id);
-	} else if (!lanes_take(t, x, line, r->kind == REC_SENT, r->wr_id, r->imm)) {
-		t->odd_kind = r->kind;
-		t->odd_imm = r->imm;
+	t->odd_kind = r->kind;
+	t->odd_imm = r->imm;
+	if (!e)
+		return NOT_OURS;
+	struct execution *x = e->execution;
+	uint32_t index = e->index, what = e->what;
+	t->taken = x->number;
+	if (r->kind == REC_COMPUTED) {
+		table_take(&t->computations, r->wr_id);
+		lanes_computed(t, x, what, index);
+	} else if (!lanes_take(t, x, index, r->kind == REC_SENT, r->wr_id, r->imm)) {
 		return TURNED_ODD;
 	}
 	if (!x->running || !lanes_done(x))
@@ -129,13 +123,13 @@ static enum turned hand_out(struct turns *t, const struct wire_record *r)
 	return TURNED_ENDED;
 }
 
-static enum turned hand_out_all(struct turns *t)
+static int hand_out_all(struct turns *t)
 {
 	while (t->at < t->end) {
 		struct wire_record r;
 		memcpy(&r, t->in + t->at, sizeof r);
 		t->at += sizeof r;
-		enum turned how = hand_out(t, &r);
+		int how = hand_out(t, &r);
 		if (how != TURNED_ON)
 			return how;
 	}
@@ -146,12 +140,7 @@ static enum turned hand_out_all(struct turns *t)
 int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm);
 int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm)
 {
-	struct wire_record r = {.kind = (uint16_t)kind, .wr_id = wr_id, .t = time_ps, .qp = qp, .imm = imm};
-	uint32_t line;
-
-	t->odd_kind = kind;
-	t->odd_imm = imm;
-	return owner(t, &r, &line) ? (int)hand_out(t, &r) : NOT_OURS;
+	return hand_out(t, &(struct wire_record){.kind = (uint16_t)kind, .wr_id = wr_id, .t = time_ps, .qp = qp, .imm = imm});
 }
 
 /* Are they records that have gone well, each of a schedule that is under way?  Then they are what is handed out next */
@@ -159,7 +148,6 @@ static bool all_ours(struct turns *t, size_t bytes)
 {
 	struct wire_records head;
 	struct head kind;
-	uint32_t line;
 
 	if (bytes < RECORDS_HEAD)
 		return false;
@@ -170,7 +158,7 @@ static bool all_ours(struct turns *t, size_t bytes)
 	for (size_t at = RECORDS_HEAD; at < bytes; at += sizeof(struct wire_record)) {
 		struct wire_record r;
 		memcpy(&r, t->in + at, sizeof r);
-		if (r.length != sizeof r || r.status || !owner(t, &r, &line))
+		if (r.length != sizeof r || r.status || !owner(t, &r))
 			return false;
 	}
 	t->now = head.now;
@@ -207,7 +195,7 @@ int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns);
 int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns)
 {
 	int64_t stop = now_ns() + for_ns;
-	enum turned how = hand_out_all(t);
+	int how = hand_out_all(t);
 
 	while (how == TURNED_ON && (until == UINT64_MAX || t->now < until)) {
 		if (now_ns() >= stop)

@@ -4,62 +4,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t begins(const struct turns *t, uint32_t qp, uint32_t number)
+static uint32_t begins(const struct table *table, uint64_t key)
 {
-	uint64_t key = (uint64_t)qp << 32 | number;
+	return (uint32_t)(key * 0x9E3779B97F4A7C15ull >> 32) & (table->room - 1);
+}
 
-	return (uint32_t)(key * 0x9E3779B97F4A7C15ull >> 32) & (t->room - 1);
+static uint32_t behind(const struct table *table, uint32_t k)
+{
+	return (k + 1) & (table->room - 1);
+}
+
+/* Where the key stands, or could */
+static uint32_t place_of(const struct table *table, uint64_t key)
+{
+	uint32_t k = begins(table, key);
+
+	while (table->entries[k].execution && table->entries[k].key != key)
+		k = behind(table, k);
+	return k;
 }
 
 /* table_find() - Return: NULL if it is no execution's */
-const struct entry *table_find(const struct turns *t, uint32_t qp, uint32_t number)
+const struct entry *table_find(const struct table *table, uint64_t key)
 {
-	if (!t->used)
+	if (!table->used)
 		return NULL;
-	for (uint32_t k = begins(t, qp, number); t->table[k].execution; k = (k + 1) & (t->room - 1))
-		if (t->table[k].qp == qp && t->table[k].number == number)
-			return &t->table[k];
-	return NULL;
+	const struct entry *e = &table->entries[place_of(table, key)];
+	return e->execution ? e : NULL;
 }
 
-static void put(struct turns *t, struct entry e)
+static void put(struct table *table, struct entry e)
 {
-	uint32_t k = begins(t, e.qp, e.number);
+	uint32_t k = place_of(table, e.key);
 
-	while (t->table[k].execution && (t->table[k].qp != e.qp || t->table[k].number != e.number))
-		k = (k + 1) & (t->room - 1);
-	t->used += !t->table[k].execution;
-	t->table[k] = e;
+	table->used += !table->entries[k].execution;
+	table->entries[k] = e;
 }
 
-static void add(struct turns *t, struct entry e)
+/* table_add() - In place of what has that key */
+void table_add(struct table *table, struct entry e)
 {
-	if (2 * (t->used + 1) > t->room) {
-		struct entry *old = t->table;
-		uint32_t room = t->room;
-		t->room = room ? 2 * room : 64;
-		t->used = 0;
-		t->table = calloc(t->room, sizeof *t->table);
-		if (!t->table)
+	if (2 * (table->used + 1) > table->room) {
+		struct table old = *table;
+		table->room = old.room ? 2 * old.room : 64;
+		table->used = 0;
+		table->entries = calloc(table->room, sizeof *table->entries);
+		if (!table->entries)
 			abort();
-		for (uint32_t k = 0; k < room; k++)
-			if (old[k].execution)
-				put(t, old[k]);
-		free(old);
+		for (uint32_t k = 0; k < old.room; k++)
+			if (old.entries[k].execution)
+				put(table, old.entries[k]);
+		free(old.entries);
 	}
-	put(t, e);
+	put(table, e);
 }
 
-/* What stands behind a free place moves up, so that it is found */
-static void take_out(struct turns *t, uint32_t k)
+/* table_take() - Take an entry out; those behind a free place move up, so that they are found */
+void table_take(struct table *table, uint64_t key)
 {
-	t->table[k].execution = NULL;
-	t->used--;
-	for (uint32_t next = (k + 1) & (t->room - 1); t->table[next].execution; next = (next + 1) & (t->room - 1)) {
-		struct entry e = t->table[next];
-		t->table[next].execution = NULL;
-		t->used--;
-		put(t, e);
+	uint32_t k = place_of(table, key);
+
+	if (!table->entries[k].execution)
+		return;
+	table->entries[k].execution = NULL;
+	table->used--;
+	for (k = behind(table, k); table->entries[k].execution; k = behind(table, k)) {
+		struct entry e = table->entries[k];
+		table->entries[k].execution = NULL;
+		table->used--;
+		put(table, e);
 	}
 }
 
@@ -82,7 +95,7 @@ uint32_t turns_add(struct turns *t, struct execution *x)
 	t->by_number[number] = x;
 	x->number = number;
 	for (uint32_t line = 0; line < x->plan->line_count; line++)
-		add(t, (struct entry){.execution = x, .qp = x->lines[line].qp, .number = x->first >> NUMBER_BITS, .line = line});
+		table_add(&t->messages, (struct entry){.execution = x, .key = message_key(x->lines[line].qp, x->first >> NUMBER_BITS), .index = line});
 	return number;
 }
 
@@ -92,9 +105,10 @@ void turns_remove(struct turns *t, struct execution *x)
 {
 	t->by_number[x->number] = NULL;
 	for (uint32_t line = 0; line < x->plan->line_count; line++) {
-		const struct entry *e = table_find(t, x->lines[line].qp, x->first >> NUMBER_BITS);
+		uint64_t key = message_key(x->lines[line].qp, x->first >> NUMBER_BITS);
+		const struct entry *e = table_find(&t->messages, key);
 		if (e && e->execution == x)
-			take_out(t, (uint32_t)(e - t->table));
+			table_take(&t->messages, key);
 	}
 }
 
@@ -102,11 +116,12 @@ void turns_remove(struct turns *t, struct execution *x)
 void turns_close(struct turns *t);
 void turns_close(struct turns *t)
 {
-	free(t->table);
+	free(t->messages.entries);
+	free(t->computations.entries);
 	free(t->by_number);
 	free(t->going.items);
-	t->table = NULL;
+	t->messages = t->computations = (struct table){0};
 	t->by_number = NULL;
+	t->numbers = 0;
 	t->going = (struct row){0};
-	t->room = t->used = t->numbers = 0;
 }

@@ -21,7 +21,6 @@
 
 #define PACKET_MOST 65536 /* of commands */
 #define NOBODY UINT32_MAX
-#define TOKENS (1ull << 63) /* numbers of computations from here on are ours */
 
 /* What is called in Python */
 struct asked {
@@ -30,10 +29,17 @@ struct asked {
 	void (*alive)(void);				    /* likewise: a sign of life, during long work */
 };
 
-/* A row of entries, each of a queue pair's messages that have the same high bits: whose they are */
+/* Whose a record is: messages of a queue pair that have the same high bits, or a computation with that number */
 struct entry {
 	struct execution *execution; /* NULL: free */
-	uint32_t qp, number, line;
+	uint64_t key;
+	uint32_t index; /* of the line, or of what has waited */
+	uint32_t what;	/* it has waited for */
+};
+
+struct table {
+	struct entry *entries;
+	uint32_t room, used;
 };
 
 struct row {
@@ -58,10 +64,11 @@ struct turns {
 	uint32_t odd_kind, odd_imm; /* what was out of turn */
 	uint32_t waits; /* it has said so, and there is no answer yet */
 	int32_t patience_ms; /* of a wait, where signals are Python's (-1: they are another thread's) */
-	struct entry *table;
-	uint32_t room, used;
-	struct execution **by_number;
+	uint32_t taken;	      /* whose the last record was: its number */
 	uint32_t numbers;
+	uint64_t token; /* the last number of a computation, of those that all count together */
+	struct table messages, computations;
+	struct execution **by_number;
 	struct row going; /* lanes that may go on */
 };
 
@@ -80,11 +87,20 @@ enum turned {
 void say(struct turns *t, uint16_t op, const void *body, size_t bytes);
 void say_progress(struct turns *t);
 bool lanes_take(struct turns *t, struct execution *x, uint32_t line, bool sent, uint64_t wr_id, uint32_t imm);
-void lanes_computed(struct turns *t, struct execution *x, uint64_t token);
+void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_t index);
 bool lanes_done(const struct execution *x);
 void combine(struct turns *t, struct execution *x, uint32_t into, uint64_t at, struct place from, uint64_t bytes);
 void copy(struct execution *x, uint32_t into, uint64_t at, struct place from, uint64_t bytes);
-const struct entry *table_find(const struct turns *t, uint32_t qp, uint32_t number);
+const struct entry *table_find(const struct table *table, uint64_t key);
+void table_add(struct table *table, struct entry e);
+void table_take(struct table *table, uint64_t key);
+
+/* message_key() - Of messages of a queue pair with these high bits */
+static inline uint64_t message_key(uint32_t qp, uint32_t number)
+{
+	return (uint64_t)qp << 32 | number;
+}
+
 void row_add(struct row *row, uint32_t item);
 uint32_t row_take(struct row *row);
 

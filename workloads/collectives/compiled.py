@@ -165,7 +165,7 @@ class Compiled:
         self.by_number = {c.pair.number: c for c in connections.values()}
         self._receives, self._streams = receives or {}, streams
         self.owner: Any = None
-        self.execution = turns.Execution()
+        self.execution = turns.Execution(together=receives is not None)
         self.running = False
         self._added = False
 

@@ -16,7 +16,6 @@ from workloads.collectives.execution import Connection, Execution, Memory, Reduc
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
-from workloads.parts.turns import TOKENS
 from workloads.verbs import Peer, wire
 from workloads.verbs.wire import Record
 
@@ -107,11 +106,10 @@ class Engine:
 
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
-        if record.kind == wire.COMPUTED and record.wr_id >= TOKENS:
-            assert self._turns is not None
-            self._turns.take(record)
-        elif record.kind == wire.COMPUTED:
+        if record.kind == wire.COMPUTED and record.wr_id in self.context.computed:
             self.context.computed.pop(record.wr_id)()
+        elif record.kind == wire.COMPUTED and self._turns is not None:
+            self._turns.take(record)
         else:
             self.context.completed.get(record.qp, out_of_turn)(record)
 

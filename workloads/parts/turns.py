@@ -19,8 +19,6 @@ from workloads.verbs.wire import Record
 
 ENDED = 0
 """Kind of a record that no fabric sends: something that was under way has ended (`wr_id`: its number)."""
-TOKENS = 1 << 63
-"""Computations with numbers from here on are of what is under way."""
 ON_HOST = 0xFFFFFFFE
 """Instead of a stream: the host reduces."""
 NUMBER_BITS = 14
@@ -48,8 +46,8 @@ class Execution(ctypes.Structure):
         ("memory", _U64 * REGIONS),
         ("at", _U64 * REGIONS),
         ("keys", _U32 * REGIONS),
-        *((name, _U32) for name in ("first", "number", "running")),
-        ("add", _AT),
+        *((name, _U32) for name in ("first", "number", "running", "together")),
+        *(("waits", _U64), ("add", _AT)),
     )
 
 
@@ -63,6 +61,10 @@ class _Row(ctypes.Structure):
     _fields_ = (("items", _AT), *((name, _U32) for name in ("first", "count", "room")))
 
 
+class _Table(ctypes.Structure):
+    _fields_ = (("entries", _AT), ("room", _U32), ("used", _U32))
+
+
 class _Session(ctypes.Structure):
     _fields_ = (
         *(("fd", _I32), ("said", _U32), ("out", _AT), ("in_", _AT)),
@@ -71,7 +73,8 @@ class _Session(ctypes.Structure):
         *((name, _U32) for name in ("at", "end", "got", "ended")),
         ("ended_ps", _U64),
         *(("odd_kind", _U32), ("odd_imm", _U32), ("waits", _U32), ("patience_ms", _I32)),
-        *(("table", _AT), ("room", _U32), ("used", _U32), ("by_number", _AT), ("numbers", _U32), ("going", _Row)),
+        *(("taken", _U32), ("numbers", _U32), ("token", _U64), ("messages", _Table), ("computations", _Table)),
+        *(("by_number", _AT), ("going", _Row)),
     )
 
 
@@ -157,14 +160,16 @@ class Turns:
         """Takes it as far as it comes."""
         self._call(self.library.turns_start, ctypes.addressof(what.execution))
 
-    def take(self, record: Record) -> None:
-        """Hands a record that is its own to what is under way."""
+    def take(self, record: Record) -> UnderWay:
+        """Hands a record that is its own to what is under way; returns whose it was."""
         what = (record.kind, record.wr_id, record.time_ps, record.qp, record.imm)
         self._turned(self._call(self.library.turns_take, *what))
+        return self.under_way[self._state.taken]
 
-    def whose(self, record: Record) -> UnderWay:
-        """That of a computation, or of an end."""
-        return self.under_way[record.wr_id if record.kind == ENDED else record.wr_id >> 32 & 0x7FFFFFFF]
+    def number(self) -> int:
+        """Of the next computation, where what is under way counts together with others."""
+        self._state.token += 1
+        return int(self._state.token)
 
     # Waiting
 

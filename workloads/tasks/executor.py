@@ -176,9 +176,13 @@ class Executor:
 
     def compute(self, ns: float, stream: int, task: int, then: Callable[[], None]) -> None:
         """Keeps a stream busy for so long, then calls."""
-        self._token += 1
-        self._computed[self._token] = (task, then)
-        self.device.compute(ns, wr_id=self._token, stream=stream)
+        if self.device.turns is None:
+            self._token += 1
+            number = self._token
+        else:
+            number = self._going_on.number()
+        self._computed[number] = (task, then)
+        self.device.compute(ns, wr_id=number, stream=stream)
 
     # The iteration
 
@@ -272,11 +276,9 @@ class Executor:
 
     def _take(self, record: Record) -> None:
         if record.kind == turns.ENDED:
-            self._look(self._going_on.whose(record).owner, record.time_ps)
-        elif record.kind == wire.COMPUTED and record.wr_id >= turns.TOKENS:
-            its = self._going_on.whose(record)
-            self._going_on.take(record)
-            self._look(its.owner, record.time_ps)
+            self._look(self._going_on.under_way[record.wr_id].owner, record.time_ps)
+        elif record.kind == wire.COMPUTED and record.wr_id not in self._computed:
+            self._look(self._going_on.take(record).owner, record.time_ps)
         elif record.kind == wire.COMPUTED:
             task, then = self._computed.pop(record.wr_id)
             then()
