@@ -8,7 +8,7 @@ from unittest import mock
 from tests.parts import task_graphs
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
 from tests.parts.fake_run import Line, collective, plan
-from tests.unit.test_turns import graph
+from tests.parts.in_c import graph
 from workloads import worker
 from workloads.base import native
 from workloads.verbs import Device

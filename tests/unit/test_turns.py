@@ -6,8 +6,6 @@ the same, times and all, or something differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from tests.parts import fake_run, task_graphs
 from tests.parts.fake_fabric import FakeFabric
 from tests.parts.fake_run import Line, collective, plan
+from tests.parts.in_c import by, graph
 from workloads.base import native
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES, OPS, combines
@@ -27,26 +26,9 @@ from workloads.collectives.execution import Execution
 from workloads.parts import turns
 from workloads.registry import ALGORITHMS
 from workloads.tasks import communicator
-from workloads.tasks.graph import Graph
-from workloads.tasks.task import Collective, Compute, Recv, Send, Task
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule and e.max_ranks is None and not e.lengths]
 GRIDS = {4: [2, 2], 6: [2, 3], 8: [2, 2, 2], 9: [3, 3]}
-
-
-@contextmanager
-def by(kind: type) -> Iterator[None]:
-    """Every schedule is carried out in C, or in Python."""
-    begun, start = [0], kind.start  # type: ignore[attr-defined]
-
-    def counting(self: Any, dtype: str, op: str | None) -> None:
-        begun[0] += 1
-        start(self, dtype, op)
-
-    found = native.turns if kind is Compiled else lambda: None
-    with mock.patch.object(kind, "start", counting), mock.patch.object(native, "turns", found):
-        yield
-    assert begun[0]
 
 
 def both(ranks: int, told: Line, seed: int) -> tuple[list[Line], list[Line]]:
@@ -92,27 +74,6 @@ def test_any_schedule(
     costs: dict[str, Any] = {"reduce_bps": reduces[0], "by_channel": reduces[1], "wake_ns": wake_ns}
     in_python, in_c = both(ranks, plan(ranks, step, **costs), seed)
     assert in_c == in_python
-
-
-def graph() -> Graph:
-    """Two groups that overlap, several collectives of each at a time, messages and computations between them."""
-    groups = {"row": ((0, 1), (2, 3)), "all": ((3, 1, 0, 2),)}
-    tasks: dict[int, tuple[Task, ...]] = {}
-    for rank in range(4):
-        row = {"collective": "all_reduce", "group": "row", "dtype": "bfloat16"}
-        tasks[rank] = (
-            Compute(id="c0", stream="gpu", duration_ns=5000 * (rank + 1)),
-            *(Collective(id=f"r{k}", stream="row", size_bytes=2 * (k + 1) * 999, **row) for k in range(4)),
-            Collective(
-                id="s", stream="b", collective="reduce_scatter", group="all", size_bytes=4 * 4096, after=("r0",)
-            ),
-            Collective(id="a", stream="c", collective="all_to_all", group="all", size_bytes=4 * 9999, after=("c0",)),
-            Collective(id="b", stream="d", collective="broadcast", group="all", size_bytes=4 * 777),
-            Send(id="o", stream="out", peer=(rank + 1) % 4, size_bytes=100_001, after=("r1",)),
-            Recv(id="i", stream="in", peer=(rank - 1) % 4, size_bytes=100_001),
-            Compute(id="c1", stream="gpu", duration_ns=100, after=("r3", "i", "a"), not_before_ns=40_000),
-        )
-    return Graph(groups, tasks)
 
 
 @pytest.mark.parametrize("seed", range(6))

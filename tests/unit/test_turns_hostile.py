@@ -7,8 +7,8 @@ from struct import pack
 
 import pytest
 
+from tests.parts.in_c import by
 from tests.parts.scripted_fabric import QP, record, records, reply, scripted
-from tests.unit.test_turns import by
 from workloads.collectives.compiled import Compiled
 from workloads.collectives.execution import Execution
 from workloads.parts.context import Context, HostCosts
