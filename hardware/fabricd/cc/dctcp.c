@@ -20,6 +20,7 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 enum { G = CC_OWN, BASE_RTT, AI_PACKETS };
 

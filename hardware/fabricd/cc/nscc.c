@@ -36,6 +36,7 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 #define ADJUST_PACKETS 8
 #define IDLE_NS 1000 /* less delay than that is none */

@@ -18,6 +18,7 @@
 #include "plugin/railbed.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 #define MOST_OWED 1e9 /* bytes */
 #define LEAST_TIMER (100 * PS_PER_NS) /* between two calls: whoever wants less would not come to an end */

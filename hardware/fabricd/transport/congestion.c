@@ -11,6 +11,7 @@
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"

@@ -114,12 +114,10 @@ struct qp {
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
 	uint64_t barred; /* of the first request that is bad: the first packet; or UINT64_MAX */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
-	uint64_t told; /* reads.c: behind the last packet that its peer has taken */
-	uint64_t read_again; /* behind the packet that was missing and asked for again last */
+	uint64_t told, read_again; /* reads.c: behind the last packet that its peer has taken; and that was missing and asked for again */
 	uint32_t reads; /* READs and atomic operations under way */
 	struct responder *responder; /* what it owes its peer, or NULL (responder.c) */
-	uint64_t responses_taken;    /* of its READs, packets */
-	uint64_t responses_left, responses_done; /* of its peer's: that have left; that are known to have come, or to be lost */
+	uint64_t responses_taken, responses_left, responses_done; /* packets of its READs; of its peer's that left; that came or are lost */
 	uint64_t first, send, acked, sent_max; /* first of all, next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
 	ps_t timer, rnr_until;
@@ -198,17 +196,6 @@ static inline void *cc_own(struct qp *q)
 static inline bool qp_unreliable(const struct qp *q)
 {
 	return q->own && q->own->unreliable;
-}
-
-/* qp_all_left() - Packets that have left, responses among them, and that are known to have come: what a control counts by */
-static inline uint64_t qp_all_left(const struct qp *q)
-{
-	return q->left + q->responses_left;
-}
-
-static inline uint64_t qp_all_done(const struct qp *q)
-{
-	return q->acked + q->responses_done;
 }
 
 extern const struct tx_ops qp_tx_ops;

@@ -5,9 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/qp.h"
+
 struct fabric;
 struct frame;
-struct qp;
 struct roce_packet;
 
 bool responder_take(struct fabric *f, struct qp *q, const struct roce_packet *pkt);
@@ -22,5 +23,16 @@ uint64_t responder_under_way(const struct qp *q);
 uint64_t responder_unsent(const struct qp *q);
 uint64_t responder_rest(const struct qp *q, bool again);
 uint64_t responder_begins(const struct qp *q);
+
+/* qp_all_left() - Packets that have left, responses among them, and that are known to have come: what a control counts by */
+static inline uint64_t qp_all_left(const struct qp *q)
+{
+	return q->left + q->responses_left;
+}
+
+static inline uint64_t qp_all_done(const struct qp *q)
+{
+	return q->acked + q->responses_done;
+}
 
 #endif
