@@ -104,8 +104,7 @@ struct qp {
 	uint16_t came_by; /* source port of the last data packet that came in */
 	bool came_marked, own_class; /* not the NIC's */
 	bool alone, any_order; /* its writes, and those of its peer, are placed in any order (place.c) */
-	bool responds; /* its last packet was a response */
-	bool untold; /* sender: the last request was a write without an immediate */
+	bool responds, untold; /* its last packet was a response; sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
 	/* sender: packets are counted from the first PSN, a PSN is their low 24 bits */
