@@ -396,7 +396,7 @@ case "$verb" in
         lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
         linting=$!
         tested=0
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes 3)" "$@" || tested=$?
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes 5)" "$@" || tested=$?
         linted=0
         wait "$linting" || linted=1
         cat "$said"

@@ -94,12 +94,17 @@ def test_it_ends_with_whoever_has_started_it_if_it_is_tied_to_that(
     forkable(monkeypatch, "waits")
     heard, says = os.pipe()
     if (owner := os.fork()) == 0:
-        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "waits"]
-        waits = subprocess.Popen(command, cwd=program, stdout=subprocess.PIPE)
-        assert waits.stdout and waits.stdout.readline()
-        os.write(says, str(waits.pid).encode())
-        signal.pause()
-    pid = int(os.read(heard, 16))
+        try:
+            command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "waits"]
+            waits = subprocess.Popen(command, cwd=program, stdout=subprocess.PIPE)
+            assert waits.stdout and waits.stdout.readline()
+            os.write(says, str(waits.pid).encode())
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(says)
+    with open(heard, "rb", buffering=0) as from_owner:
+        pid = int(from_owner.read(16))
     assert Path(f"/proc/{pid}").exists()
     os.kill(owner, signal.SIGKILL)
     os.waitpid(owner, 0)

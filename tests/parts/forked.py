@@ -15,7 +15,6 @@ in its turn. It has another parent, and shares memory with it. Commands with mor
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import os
@@ -62,7 +61,8 @@ class _Popen(_Plain):  # type: ignore[type-arg]
 
     def _execute_child(self, *args: Any) -> None:
         asked = _PARAMETERS.bind(self, *args).arguments
-        order = _order(asked) if _requests is not None else None
+        waits_itself = sys._getframe(2).f_globals["__name__"].startswith("asyncio.")
+        order = None if _requests is None or waits_itself else _order(asked)
         if order is None:
             super()._execute_child(*args)  # type: ignore[misc]
             return
@@ -98,9 +98,7 @@ class _Popen(_Plain):  # type: ignore[type-arg]
 def _order(asked: Mapping[str, Any]) -> Order | None:
     """What to fork for this, or None if it is to be started."""
     words, environment = asked["args"], dict(os.environ if asked["env"] is None else asked["env"])
-    if (
-        isinstance(words, str | bytes | os.PathLike) or asyncio._get_running_loop()
-    ):  # which waits for its children itself
+    if isinstance(words, str | bytes | os.PathLike):
         return None
     words, network, isolation, ends_with = [os.fspath(word) for word in words], "", launch._isolated()[3:], 0
     if words[:3] == ["setpriv", "--pdeathsig", "KILL"]:

@@ -40,6 +40,7 @@ MODULES = {
     "drills.play.drilld": (*_COMMANDS, "drills.play.drilld"),
     "testbed": _COMMANDS,
     "testbed.run.job": (*_COMMANDS, "testbed.run.job"),
+    "tests.prove_drills": (*_COMMANDS, "tests.prove_drills"),
 }
 """What is forked, and what is imported for it, when it is first asked for."""
 WITH_TORCH = {"workloads.torch.rank", "tests.parts.over_gloo"}
