@@ -33,6 +33,7 @@ _OPENFLOW = ("controllers.app", "controllers.apps", "controllers.report")
 _COMMANDS = (
     *("testbed.cli", "testbed.experiment", "testbed.fabric.lab", "testbed.live.status", "testbed.live.standing"),
     *("testbed.run.run", "testbed.run.sweep", "testbed.world.keeper", "testbed.inject.live", "results"),
+    "testbed.machines.sweep",
 )
 MODULES = {
     "controllers.fork_server": _OPENFLOW,
