@@ -127,7 +127,7 @@ def wheel(place: Place) -> Way:
     python, made = place.clone / ".venv" / "bin" / "python", place.scratch / "wheel"
     call([python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, "."], place.clone)
     (file,) = made.glob("*.whl")
-    call(["/usr/bin/env", "python3", "-m", "venv", place.scratch / "env"], place.scratch)
+    call([python, "-m", "venv", place.scratch / "env"], place.scratch)
     programs = place.scratch / "env" / "bin"
     lock = place.clone / "requirements.lock"
     call([programs / "python", "-m", "pip", "install", "-q", "--no-input", "-c", lock, file], place.scratch)
