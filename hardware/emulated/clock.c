@@ -120,15 +120,21 @@ static uint64_t between(const struct timespec *from, const struct timespec *to)
 	return s < -LONGEST_S || ns < 0 ? 0 : (uint64_t)ns * PS_PER_NS;
 }
 
+/* clock_until() - How long it is until that time of a clock (ps); 0: it is over */
+uint64_t clock_until(clockid_t id, const struct timespec *t)
+{
+	const struct timespec from = clock_at(now(0), id);
+
+	return between(&from, t);
+}
+
 int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
 {
-	struct timespec from = {0};
+	static const struct timespec from = {0};
 
 	if (t->tv_nsec < 0 || t->tv_nsec > 999999999 || t->tv_sec < 0 || of_cpu(id))
 		return EINVAL;
-	if (flags & TIMER_ABSTIME)
-		from = clock_at(now(0), id);
-	uint64_t ps = sleep_ps(between(&from, t));
+	uint64_t ps = sleep_ps(flags & TIMER_ABSTIME ? clock_until(id, t) : between(&from, t));
 	if (ps && left && !(flags & TIMER_ABSTIME))
 		*left = (struct timespec){(time_t)(ps / PS_PER_S), (long)(ps % PS_PER_S / PS_PER_NS)};
 	return ps ? EINTR : 0;

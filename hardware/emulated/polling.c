@@ -311,7 +311,7 @@ static void on_tick(int number, siginfo_t *info, void *context)
 /* polling_begin() - The process has the virtual clock from now on */
 void polling_begin(void)
 {
-	static const struct railbed_watch watch = {.region = region, .pause = polling_pause, .moved = moved, .polls = polls, .due = timers_due};
+	static const struct railbed_watch watch = {.region = region, .pause = polling_pause, .moved = moved, .polls = polls, .due = timers_due, .rest = threads_rest};
 	struct sigaction tick = {.sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
 	struct sigaction trap = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMAX};

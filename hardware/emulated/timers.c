@@ -34,7 +34,7 @@ static _Atomic unsigned signals; /* that were sent */
 
 static void plan(void)
 {
-	uint64_t first = NEVER;
+	uint64_t first = limits_first();
 
 	for (int i = 0; i < TIMERS; i++)
 		if (timers[i].kind && timers[i].due < first)
@@ -82,6 +82,14 @@ static void notify(struct timer *t, uint64_t times)
 	}
 }
 
+/* timers_plan() - What is due first is another */
+void timers_plan(void)
+{
+	pthread_mutex_lock(&lock);
+	plan();
+	pthread_mutex_unlock(&lock);
+}
+
 /* timers_due() - Time has come to the first that is due */
 void timers_due(uint64_t now)
 {
@@ -90,6 +98,8 @@ void timers_due(uint64_t now)
 	if (within)
 		return;
 	within = true;
+	if (limits_due(now))
+		timers_plan();
 	for (int i = 0; i < TIMERS; i++) {
 		pthread_mutex_lock(&lock);
 		struct timer *t = &timers[i];

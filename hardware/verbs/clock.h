@@ -24,6 +24,7 @@ struct railbed_watch {
 	void (*pause)(void);					   /* it is looked at and may be shared anew */
 	void (*moved)(void);					   /* emulated time has gone on */
 	bool (*polls)(void);					   /* has the process looked at it since? */
+	void (*rest)(void);					   /* wait until no other thread runs */
 };
 void railbed_watch(const struct railbed_watch *how);
 void railbed_alarm(uint64_t at);

@@ -43,6 +43,7 @@ struct session {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
+	bool resting;		/* or is about to, as soon as the others wait, too */
 	bool interrupted;	/* because another waits, too, for less: */
 	uint32_t records;	/* for so many, */
 	uint64_t until;		/* or until then */

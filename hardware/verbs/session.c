@@ -293,7 +293,7 @@ static void in_child(void)
 	share_in_child();
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	session.waiting = false;
+	session.waiting = session.resting = false;
 	session.wanted = session.open = session_depth = 0;
 	if (session.fd >= 0)
 		syscall(SYS_close, session.fd);

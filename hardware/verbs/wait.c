@@ -5,10 +5,14 @@
  * One thread at a time waits, without the lock.  Another that has something to say interrupts it, by saying anything:
  * fabricd ends the wait then (session_begin).  One that wants to wait, too, waits for the first: what comes is dealt with
  * for all.  If it waits for less, or not as long, the first goes on to wait for that (also_waits).
+ *
+ * With the virtual clock time goes on only while no thread runs: before the first says that the process waits, it lets the
+ * others come to rest (rest).  So what they do has the time at which they were woken, however long it takes them.
  */
 #include "railbed.h"
 
 #include <string.h>
+#include <sys/single_threaded.h>
 
 #include "wire.h"
 
@@ -65,20 +69,37 @@ static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 	pthread_cond_wait(&session.changed, &session.lock);
 }
 
+/* Other threads go on until each of them waits; what they wait for is waited for, too */
+static void rest(void)
+{
+	if (!session_watch || __libc_single_threaded || session_depth != 1 || !session.records)
+		return;
+	session.resting = true;
+	session_depth = 0;
+	pthread_mutex_unlock(&session.lock);
+	session_watch->rest();
+	pthread_mutex_lock(&session.lock);
+	session_depth = 1;
+	session.resting = false;
+}
+
 static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 {
 	if (session.fd < 0)
 		return 0;
-	if (session.waiting || session.wanted) {
+	if (session.waiting || session.resting || session.wanted) {
 		if (session_depth == 1)
 			also_waits(records, until, flags);
 		return 0;
 	}
-	if (session_depth == 1)
-		demand_look();
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
 	session.flags |= flags;
+	rest();
+	if (session_depth == 1)
+		demand_look();
+	if (session.fd < 0)
+		return 0;
 	const struct wire_wait wait = {.records = session.records, .until = session.until < session.alarm ? session.until : session.alarm,
 				       .flags = session.flags};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
