@@ -3,8 +3,8 @@
  * Theory of Operation
  *
  * Which threads run the kernel knows (/proc/self/task).  They are looked at one after the other, and one that was asleep
- * may have been woken since by one that was not looked at yet.  So how often each has run is read before and after: if that
- * is the same, all have been asleep at a time in between.
+ * may have been woken since by one that was not looked at yet.  So for how long each has run is read before and after: if
+ * that is the same, all have been asleep at a time in between.
  *
  * A thread that goes on for COMPUTES_NS of its CPU time without having waited computes for long, or spins until another
  * has done something.  It is not waited for any more, until it has waited.  Wall time plays no part: a busy machine changes
@@ -29,12 +29,13 @@
 /* Only one thread at a time waits for the others to rest */
 static struct thread {
 	int id;
-	unsigned long long runs;
+	uint64_t ran;
 } threads[THREADS];
 static int count;
 static struct busy {
 	int id;
-	unsigned long long waits, ran; /* how often it had waited, and for how long it had run, when it was seen first */
+	unsigned long long waits;
+	uint64_t ran; /* how often it had waited, and for how long it had run, when it was seen first */
 } busy[THREADS];
 
 struct entry {
@@ -59,23 +60,19 @@ static bool read_file(int id, const char *name, char *text, size_t room)
 	return n > 0;
 }
 
-/* How often it has run, and for how long (ns) */
-static unsigned long long runs_of(int id, unsigned long long *ran)
+/* For how long it has run (ns) */
+static uint64_t ran(int id)
 {
-	char text[96];
-	unsigned long long runs = 0;
+	struct timespec t = {0};
 
-	*ran = 0;
-	if (read_file(id, "schedstat", text, sizeof text))
-		sscanf(text, "%llu %*u %llu", ran, &runs);
-	return runs;
+	syscall(SYS_clock_gettime, (clockid_t)(~(unsigned)id << 3 | 6), &t); /* a thread's clock of CPU time */
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 static void list(void)
 {
 	int self = (int)syscall(SYS_gettid), folder = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_Alignas(8) char entries[4096];
-	unsigned long long ran;
 	long n;
 
 	count = 0;
@@ -83,7 +80,7 @@ static void list(void)
 		for (long at = 0; at < n; at += ((struct entry *)(entries + at))->bytes) {
 			int id = atoi(((struct entry *)(entries + at))->name);
 			if (id && id != self && count < THREADS)
-				threads[count++] = (struct thread){id, runs_of(id, &ran)};
+				threads[count++] = (struct thread){id, ran(id)};
 		}
 	if (folder >= 0)
 		syscall(SYS_close, folder);
@@ -101,7 +98,8 @@ static bool runs(int id)
 static bool computes(int id)
 {
 	char text[2048];
-	unsigned long long waits = 0, ran;
+	unsigned long long waits = 0;
+	uint64_t has_run = ran(id);
 	struct busy *b = busy;
 
 	const char *at = read_file(id, "status", text, sizeof text) ? strstr(text, "\nvoluntary_ctxt_switches:") : NULL;
@@ -109,16 +107,13 @@ static bool computes(int id)
 		sscanf(at, "\nvoluntary_ctxt_switches: %llu", &waits);
 	while (b < busy + THREADS - 1 && b->id && b->id != id)
 		b++;
-	runs_of(id, &ran);
 	if (b->id != id || b->waits != waits)
-		*b = (struct busy){id, waits, ran};
-	return ran - b->ran >= COMPUTES_NS;
+		*b = (struct busy){id, waits, has_run};
+	return has_run - b->ran >= COMPUTES_NS;
 }
 
 static bool at_rest(void)
 {
-	unsigned long long ran;
-
 	list();
 	for (int i = 0; i < count; i++)
 		if (runs(threads[i].id)) {
@@ -127,7 +122,7 @@ static bool at_rest(void)
 			threads[i].id = 0;
 		}
 	for (int i = 0; i < count; i++)
-		if (threads[i].id && runs_of(threads[i].id, &ran) != threads[i].runs)
+		if (threads[i].id && ran(threads[i].id) != threads[i].ran)
 			return false;
 	return true;
 }
