@@ -3,149 +3,27 @@
  * Theory of Operation
  *
  * The wait itself is the C library's: whoever is to wake the thread knows nothing of us.  Only its limit is emulated.  So
- * the thread waits in slices of the machine's time, and after each looks whether its limit is over.  Slices are short, and
- * no emulated time passes by them.
- *
- * Limits are due as timers are (timers.c): no wait of the process goes beyond the first.  A process whose threads all wait
- * like this has nobody that lets time go on.  So there is one thread more, the keeper, that waits for the first limit as
- * soon as no other runs (threads.c).  A process with one thread needs none: it sleeps until its limit.
+ * the thread waits in slices of the machine's time, and after each looks whether its limit is over (keeper.c).  Slices are
+ * short, and no emulated time passes by them.  A process with one thread sleeps until its limit instead.
  */
 #include "emulated.h"
+#include "keeper.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdatomic.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <threads.h>
 #include <unistd.h>
 
-#define NEVER UINT64_MAX
 #define FIRST_NS 30000	 /* of the machine's time: the first slice */
 #define LONGEST_NS 1000000
-#define LOOKS 100	 /* at a thread whose limit is over and that does not go on: another has what it needs for that */
-#define STACK 65536
 #define REAL(name)                                                                                                          \
 	static __typeof__(&name) real;                                                                                      \
 	if (!real)                                                                                                          \
 	*(void **)&real = dlsym(RTLD_NEXT, #name)
-
-static struct limit {
-	struct limit *next;
-	uint64_t due;
-	_Atomic bool over;
-	unsigned looks;
-} *limits;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool kept; /* there is a keeper */
-
-static uint64_t first(void)
-{
-	uint64_t due = NEVER;
-
-	for (const struct limit *l = limits; l; l = l->next)
-		if (!l->over && l->due < due)
-			due = l->due;
-	return due;
-}
-
-/* limits_first() - When the first is due */
-uint64_t limits_first(void)
-{
-	pthread_mutex_lock(&lock);
-	uint64_t due = first();
-	pthread_mutex_unlock(&lock);
-	return due;
-}
-
-/* limits_due() - Time has come so far: is any limit over by that? */
-bool limits_due(uint64_t now)
-{
-	bool any = false;
-
-	pthread_mutex_lock(&lock);
-	for (struct limit *l = limits; l; l = l->next)
-		if (!l->over && l->due <= now)
-			any = l->over = true;
-	pthread_mutex_unlock(&lock);
-	return any;
-}
-
-/* limits_wake() - Is there a thread whose limit is over, and that has not gone on yet? */
-bool limits_wake(void)
-{
-	bool any = false;
-
-	pthread_mutex_lock(&lock);
-	for (struct limit *l = limits; l; l = l->next)
-		any = any || (l->over && l->looks++ < LOOKS);
-	pthread_mutex_unlock(&lock);
-	return any;
-}
-
-static void *keep(void *unused)
-{
-	(void)unused;
-	for (;;) {
-		pthread_mutex_lock(&lock);
-		while (first() == NEVER)
-			pthread_cond_wait(&changed, &lock);
-		uint64_t due = first();
-		pthread_mutex_unlock(&lock);
-		if (railbed_lost())
-			limits_due(NEVER - 1);
-		else
-			railbed_happens(due);
-	}
-	return NULL;
-}
-
-/* Under `lock` */
-static void have_keeper(void)
-{
-	pthread_attr_t a;
-	pthread_t keeper;
-	sigset_t all, was;
-
-	if (kept)
-		return;
-	sigfillset(&all);
-	pthread_attr_init(&a);
-	pthread_attr_setstacksize(&a, STACK);
-	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	kept = !pthread_create(&keeper, &a, keep, NULL);
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	pthread_attr_destroy(&a);
-}
-
-static void enter(struct limit *l, bool alone)
-{
-	pthread_mutex_lock(&lock);
-	l->next = limits;
-	limits = l;
-	if (!alone)
-		have_keeper();
-	pthread_cond_signal(&changed);
-	pthread_mutex_unlock(&lock);
-	timers_plan();
-}
-
-static void leave(void *of)
-{
-	struct limit **at = &limits;
-
-	pthread_mutex_lock(&lock);
-	while (*at && *at != of)
-		at = &(*at)->next;
-	if (*at)
-		*at = (*at)->next;
-	pthread_mutex_unlock(&lock);
-	timers_plan();
-}
 
 /* A time of the machine's, so far from now */
 static struct timespec real_in(long ns)
@@ -188,8 +66,8 @@ static int limited(wait_until *wait, void *what, clockid_t clock, const struct t
 
 	if (!left)
 		return wait_for(wait, what, &l, true);
-	enter(&l, alone);
-	pthread_cleanup_push(leave, &l);
+	limit_enter(&l, !alone);
+	pthread_cleanup_push(limit_leave, &l);
 	wrong = wait_for(wait, what, &l, alone);
 	pthread_cleanup_pop(1);
 	return wrong;
@@ -316,18 +194,4 @@ int cnd_timedwait(cnd_t *restrict condition, mtx_t *restrict mutex, const struct
 int mtx_timedlock(mtx_t *restrict mutex, const struct timespec *restrict then)
 {
 	return of_c(pthread_mutex_clocklock((pthread_mutex_t *)mutex, CLOCK_REALTIME, then));
-}
-
-/* A child has one thread, which waits for nobody */
-static void in_child(void)
-{
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	limits = NULL;
-	kept = false;
-}
-
-__attribute__((constructor)) static void begin(void)
-{
-	pthread_atfork(NULL, NULL, in_child);
 }

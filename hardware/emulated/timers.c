@@ -385,18 +385,17 @@ void timers_forget(int fd)
 	}
 }
 
-/* pause() - Until a signal; if a timer's may come, in emulated time */
-int pause(void)
+/* A child has none of its parent's */
+static void in_child(void)
 {
-	unsigned before = signals;
-	bool armed = false;
+	lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	timers[0].due = NEVER;
+	for (int i = 1; i < TIMERS; i++)
+		timers[i].kind = FREE;
+	timers_plan();
+}
 
-	for (int i = 0; i < TIMERS; i++)
-		armed = armed || (timers[i].kind && timers[i].due != NEVER);
-	if (!armed)
-		return (int)syscall(SYS_ppoll, NULL, 0, NULL, NULL, 8);
-	while (signals == before && !railbed_lost())
-		railbed_wait(railbed_now(0) + PS_PER_S);
-	errno = EINTR;
-	return -1;
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
 }

@@ -63,6 +63,15 @@ void railbed_happens(uint64_t until)
 	session_unlock();
 }
 
+/* railbed_outside() - The same for a process that waits for what is none of ours, as for a child to end */
+void railbed_outside(uint64_t until)
+{
+	session_lock();
+	if (session_open())
+		session_outside(until);
+	session_unlock();
+}
+
 /* railbed_alarm() - When something is due next */
 void railbed_alarm(uint64_t at)
 {

@@ -11,6 +11,7 @@ bool railbed_lost(void);
 bool railbed_emulated(void);
 void railbed_wait(uint64_t until);
 void railbed_happens(uint64_t until);
+void railbed_outside(uint64_t until);
 void railbed_activate(void (*how)(void));
 unsigned railbed_rank(void);
 uint32_t railbed_address(uint32_t rank);

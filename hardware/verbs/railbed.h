@@ -48,6 +48,7 @@ struct session {
 	uint32_t records;	/* for so many, */
 	uint64_t until;		/* or until then */
 	uint32_t flags;
+	bool inside;		/* or for something at all: else all are in calls of the kernel */
 	uint64_t alarm; /* no wait goes beyond it */
 	uint32_t open;		/* regions that peers may write to */
 	unsigned wanted;	/* so many others have something to say */
@@ -69,6 +70,7 @@ bool session_heard(long n, uint16_t kind);
 extern const struct railbed_watch *session_watch;
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
+void session_outside(uint64_t until);
 void session_room(void);
 void session_fail(const char *what, const char *why);
 void session_poll(unsigned empties);

@@ -57,9 +57,12 @@ static uint32_t take_in(void)
 /* Another thread waits already, or has something to say: it deals with what comes for us, too */
 static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 {
-	bool less = records < session.records || until < session.until || flags & ~session.flags;
+	bool inside = !(flags & WAIT_OUTSIDE), less = records < session.records || until < session.until || inside > session.inside;
 
-	session.flags |= flags;
+	less = less || flags & ~(session.flags | WAIT_OUTSIDE);
+
+	session.inside = session.inside || inside;
+	session.flags |= flags & ~WAIT_OUTSIDE;
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
 	if (session.waiting && less && !session.interrupted) {
@@ -94,14 +97,15 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	}
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
-	session.flags |= flags;
+	session.flags |= flags & ~WAIT_OUTSIDE;
+	session.inside = session.inside || !(flags & WAIT_OUTSIDE);
 	rest();
 	if (session_depth == 1)
 		demand_look();
 	if (session.fd < 0)
 		return 0;
 	const struct wire_wait wait = {.records = session.records, .until = session.until < session.alarm ? session.until : session.alarm,
-				       .flags = session.flags};
+				       .flags = session.flags | (session.inside || session.alarm != NEVER ? 0 : WAIT_OUTSIDE)};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	session_flush();
@@ -121,6 +125,7 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 		session.records = UINT32_MAX;
 		session.until = NEVER;
 		session.flags = 0;
+		session.inside = false;
 	}
 	session.interrupted = false;
 	return session_heard(n, REPLY_RECORDS) ? take_in() : 0;
@@ -133,6 +138,12 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 uint32_t session_wait(uint32_t records, uint64_t until)
 {
 	return wait_for(records, until, 0);
+}
+
+/* session_outside() - Likewise, until that time, for what is none of ours */
+void session_outside(uint64_t until)
+{
+	wait_for(UINT32_MAX, until, WAIT_OUTSIDE);
 }
 
 /* session_room() - One request more is posted: of those that have not reached the NIC yet fabricd takes no more than so many */
