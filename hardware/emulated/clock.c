@@ -96,17 +96,15 @@ clock_t clock(void)
 	return (clock_t)((s.tv_sec - BOOTED_S) * CLOCKS_PER_SEC + s.tv_nsec / (1000000000 / CLOCKS_PER_SEC));
 }
 
-/* How much is left (ps) when a timer's signal has come; else 0 */
+/* How much is left (ps) when a signal has come; else 0 */
 static uint64_t sleep_ps(uint64_t ps)
 {
-	unsigned before = timers_signals();
-
 	if (!ps || !railbed_emulated())
 		return 0;
-	uint64_t until = railbed_now(0) + ps, is;
-	while ((is = railbed_now(0)) < until && before == timers_signals() && !railbed_lost())
-		railbed_wait(until);
-	return is < until && before != timers_signals() ? until - is : 0;
+	uint64_t until = railbed_now(0) + ps;
+	waiting_sleep(ps);
+	uint64_t is = railbed_now(0);
+	return is < until ? until - is : 0;
 }
 
 #define LONGEST_S 1000000 /* of a sleep: more than any fabric lives */

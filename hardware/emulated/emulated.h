@@ -28,7 +28,6 @@ void counter_trap(void);
 
 /* timers.c */
 void timers_due(uint64_t now);
-unsigned timers_signals(void);
 bool timers_readable(int fd);
 bool timers_descriptor(int fd);
 void timers_forget(int fd);
@@ -54,6 +53,7 @@ uint64_t clock_until(clockid_t id, const struct timespec *t);
 
 /* waiting.c */
 void waiting_forget(int fd);
+void waiting_sleep(uint64_t ps);
 
 /* network.c */
 bool network_ours(int fd);

@@ -30,7 +30,6 @@ static struct timer {
 	struct sigevent event;
 } timers[TIMERS] = {{.kind = INTERVAL, .due = NEVER, .event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}}};
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static _Atomic unsigned signals; /* that were sent */
 
 static void plan(void)
 {
@@ -64,14 +63,12 @@ static void notify(struct timer *t, uint64_t times)
 		s.si_code = SI_KERNEL;
 	switch (t->event.sigev_notify) {
 	case SIGEV_SIGNAL:
-		signals++;
 		if (t->kind == INTERVAL)
 			syscall(SYS_kill, getpid(), s.si_signo);
 		else
 			syscall(SYS_rt_sigqueueinfo, getpid(), s.si_signo, &s);
 		break;
 	case SIGEV_THREAD_ID:
-		signals++;
 		syscall(SYS_rt_tgsigqueueinfo, getpid(), t->event._sigev_un._tid, s.si_signo, &s);
 		break;
 	case SIGEV_THREAD:
@@ -114,12 +111,6 @@ void timers_due(uint64_t now)
 			notify(t, times);
 	}
 	within = false;
-}
-
-/* timers_signals() - How many have been sent: has one come meanwhile? */
-unsigned timers_signals(void)
-{
-	return signals;
 }
 
 static uint64_t ps_of(time_t s, long ns)

@@ -2,6 +2,7 @@
 #ifndef RAILBED_CLOCK_H
 #define RAILBED_CLOCK_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ bool railbed_emulated(void);
 void railbed_wait(uint64_t until);
 void railbed_happens(uint64_t until);
 void railbed_outside(uint64_t until);
+void railbed_masked(uint64_t until, const sigset_t *mask);
 void railbed_activate(void (*how)(void));
 unsigned railbed_rank(void);
 uint32_t railbed_address(uint32_t rank);

@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -71,6 +72,9 @@ extern const struct railbed_watch *session_watch;
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
 void session_outside(uint64_t until);
+void session_signals(void);
+bool session_signalled(void);
+void session_masked(uint64_t until, const sigset_t *mask);
 void session_room(void);
 void session_fail(const char *what, const char *why);
 void session_poll(unsigned empties);

@@ -8,9 +8,13 @@
  *
  * With the virtual clock time goes on only while no thread runs: before the first says that the process waits, it lets the
  * others come to rest (rest).  So what they do has the time at which they were woken, however long it takes them.
+ *
+ * A signal does not find a thread in here: its handler may do what it likes, as wait itself.  So signals are blocked while
+ * the thread waits, and one that comes ends the wait; it is delivered when the lock is free (session_signals).
  */
 #include "railbed.h"
 
+#include <signal.h>
 #include <string.h>
 #include <sys/single_threaded.h>
 
@@ -54,6 +58,54 @@ static uint32_t take_in(void)
 	return head.count;
 }
 
+static __thread bool blocked; /* signals are, and which were before: */
+static __thread sigset_t were;
+static __thread const sigset_t *wanted; /* or which are to be, for as long as it waits */
+
+static void block(void)
+{
+	sigset_t most;
+
+	if (blocked || session_depth != 1)
+		return;
+	sigfillset(&most);
+	for (const int *of_the_program = (const int[]){SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, 0}; *of_the_program; of_the_program++)
+		sigdelset(&most, *of_the_program);
+	pthread_sigmask(SIG_BLOCK, &most, &were);
+	blocked = true;
+}
+
+/* session_signals() - The lock is free: signals are delivered */
+void session_signals(void)
+{
+	if (!blocked)
+		return;
+	blocked = false;
+	pthread_sigmask(SIG_SETMASK, &were, NULL);
+}
+
+/* session_signalled() - Is there a signal for the thread, while it waits? */
+bool session_signalled(void)
+{
+	const sigset_t *mask = wanted ? wanted : &were;
+	sigset_t pending;
+
+	if (!blocked || sigpending(&pending))
+		return false;
+	for (int i = 1; i <= SIGRTMAX; i++)
+		if (sigismember(&pending, i) == 1 && !sigismember(mask, i))
+			return true;
+	return false;
+}
+
+/* session_masked() - Wait as session_wait(1, until), with these signals blocked alone */
+void session_masked(uint64_t until, const sigset_t *mask)
+{
+	wanted = mask;
+	session_wait(1, until);
+	wanted = NULL;
+}
+
 /* Another thread waits already, or has something to say: it deals with what comes for us, too */
 static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 {
@@ -69,6 +121,7 @@ static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 		session.interrupted = true;
 		session_interrupt();
 	}
+	block();
 	pthread_cond_wait(&session.changed, &session.lock);
 }
 
@@ -111,6 +164,7 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	session_flush();
 	session.waiting = session_depth == 1;
 	if (session.waiting) {
+		block();
 		session_depth = 0;
 		pthread_mutex_unlock(&session.lock);
 	}
