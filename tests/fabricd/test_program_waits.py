@@ -67,7 +67,7 @@ system 4000
 popen 3000
 fork 6000
 a pipe 7000
-and its end 1000
+and its end 0
 a signal 2000
 its end was that 0
 """
