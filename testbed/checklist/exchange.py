@@ -6,8 +6,9 @@ Of algorithms whose messages the network forks or adds up, pairs say nothing: th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from workloads.base.entry import Algorithm
@@ -41,6 +42,19 @@ class Exchange:
         """Whether each rank sends to each other one: no order of ranks changes what crosses."""
         n = len(self.ranks)
         return n > 2 and len(self.sent) == n * (n - 1)
+
+
+def registered(exchanges: Iterable[Exchange]) -> Counter[int]:
+    """Bytes that each rank registers: what all groups of a step of tasks need, other exchanges in turn."""
+    most: Counter[int] = Counter()
+    for _, step in groupby(exchanges, key=lambda one: one.path[:2]):
+        together: Counter[int] = Counter()
+        for one in step:
+            for rank in one.ranks:
+                together[rank] += one.memory if one.group else 0
+                most[rank] = max(most[rank], one.memory)
+        most |= together
+    return most
 
 
 def between(

@@ -12,7 +12,7 @@ from testbed.experiment.blocks.layout import group
 from testbed.experiment.steps.graphs import as_step
 from topologies.ranks.grid import NoGrid
 from workloads.base.vocabulary import AUTO
-from workloads.registry import choices, find
+from workloads.registry import COLLECTIVES, choices, find
 from workloads.tasks.check import Members
 from workloads.tasks.graph import Graph
 from workloads.tasks.task import Collective, Send
@@ -32,10 +32,9 @@ def of_tasks(number: int, step: Step, graph: Graph, experiment: Experiment) -> I
         where = (*path, *step.place_of_group(name))
         for members in tuples:
             if members in counted.sent.get(name, {}):
-                largest = counted.largest[name]
-                sent = counted.sent[name][members]
-                yield Exchange(where, f"group {name!r}", members, sent, largest, small=not largest, group=name,
-                               times=counted.times[name, members])  # fmt: skip
+                largest, memory = counted.largest[name], counted.memory(name, members) // step.scaled_by
+                yield Exchange(where, f"group {name!r}", members, counted.sent[name][members], largest, memory,
+                               small=not largest, group=name, times=counted.times[name, members])  # fmt: skip
     if counted.messages:
         ranks = tuple(sorted({rank for pair in counted.messages for rank in pair}))
         yield Exchange(
@@ -53,6 +52,7 @@ class _Counted:
         self.messages: Counter[Pair] = Counter()
         self.largest: Counter[str] = Counter()
         self.times: Counter[tuple[str, Members]] = Counter()
+        self._memory: dict[tuple[str, Members], dict[str, list[tuple[str, int]]]] = {}  # by stream of the first member
         for rank, tasks in graph.tasks.items():
             for task in tasks:
                 if isinstance(task, Collective):
@@ -64,14 +64,25 @@ class _Counted:
                     self.largest[MESSAGES] = max(self.largest[MESSAGES], task.size_bytes)
 
     def _add(self, task: Collective, members: Members) -> None:
-        sent, largest = self._of_like(task.alike, members)
+        sent, largest, memory = self._of_like(task.alike, members)
         its = self.sent.setdefault(task.group, {}).setdefault(members, Counter())
         for pair, nbytes in sent.items():
             its[pair] += nbytes
         self.largest[task.group] = max(self.largest[task.group], largest)
         self.times[task.group, members] += 1
+        of_group = self._memory.setdefault((task.group, members), {})
+        of_group.setdefault(task.stream, []).append((task.collective, memory))
 
-    def _between(self, like: tuple[Any, ...], members: Members) -> tuple[dict[Pair, int], int]:
+    def memory(self, group: str, members: Members) -> int:
+        """What a rank registers: for each collective, or for two of a stream (_slots of workloads/tasks/program.py)."""
+        nbytes = 0
+        for collectives in self._memory[group, members].values():
+            each = [its for _, its in collectives]
+            take_turns = all(COLLECTIVES[name].meets for name, _ in collectives)
+            nbytes += max(each[::2]) + max(each[1::2], default=0) if take_turns else sum(each)
+        return nbytes
+
+    def _between(self, like: tuple[Any, ...], members: Members) -> tuple[dict[Pair, int], int, int]:
         """By the algorithm that is named, or the first that these ranks can carry out."""
         collective, name, algorithm, size, dtype, op, parts = like
         task = Collective(
@@ -88,6 +99,6 @@ class _Counted:
                 continue
             order = told["ranks"] or list(members)
             options = {key: getattr(step, key) for key in entry.extra if hasattr(step, key)} | told
-            sent, largest, _ = between(entry, len(members), size, dtype, options, self._experiment.seed)
-            return {(order[a], order[b]): n for (a, b), n in sent.items()}, largest
-        return {}, 0
+            sent, largest, memory = between(entry, len(members), size, dtype, options, self._experiment.seed)
+            return {(order[a], order[b]): n for (a, b), n in sent.items()}, largest, memory
+        return {}, 0, 0

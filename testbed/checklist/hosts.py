@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from contextlib import suppress
 
+from testbed.checklist.exchange import registered
 from testbed.checklist.finding import Case, Found, check, size
 from testbed.experiment.blocks.known import misshapen
 from testbed.machine.memory import available_bytes
@@ -68,16 +68,12 @@ def slots(case: Case) -> Found:
 @check("memory", "workers and this machine have the memory")
 def memory(case: Case) -> Found:
     limit = case.experiment.workers.memory
-    needed: dict[int, int] = defaultdict(int)
-    for one in case.exchanges:
-        for rank in one.ranks:
-            needed[rank] = max(needed[rank], one.memory)
     for one in case.exchanges:
         if one.memory > limit:
             what = f"{one.name}: a rank's vector and buffers are {size(one.memory)}, a worker may use "
             yield what + size(limit), ("workers", "memory"), f"workers: {{memory: {_more(one.memory)}}}"
             return
-    total, here = sum(needed.values()), available_bytes()
+    total, here = registered(case.exchanges).total(), available_bytes()
     if here is not None and total > here:
         what = f"all ranks together register {size(total)}, this machine has {_gib(here)} to spare"
         yield what, ("workload",), f"smaller sizes or fewer ranks (there are {os.cpu_count()} CPUs here)"

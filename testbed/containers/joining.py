@@ -10,10 +10,12 @@ The process must have been forked into the init's pid namespace, have one thread
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import resource
 import struct
+import time
 from collections.abc import Mapping, Sequence
 
 _NAMESPACES = {  # linux/sched.h
@@ -21,13 +23,14 @@ _NAMESPACES = {  # linux/sched.h
     "user": 0x1000_0000, "net": 0x4000_0000,
 }  # fmt: skip
 NEW_PID = 0x2000_0000
-_SEIZE, _INTERRUPT, _DETACH, _GET_FILTER = 0x4206, 0x4207, 17, 0x420C  # linux/ptrace.h
+_DETACH, _SEIZE, _INTERRUPT, _GET_FILTER = 17, 0x4206, 0x4207, 0x420C  # linux/ptrace.h
 _ANY_CHILD = 0x4000_0000  # __WALL of wait(2)
 _SET_DUMPABLE, _SET_SECCOMP, _DROP_BOUNDING, _SET_MM, _NO_NEW_PRIVILEGES, _AMBIENT = 4, 22, 24, 35, 38, 47  # prctl(2)
 _FILTER, _CLEAR_ALL = 2, 4
 _MAP = 14  # of PR_SET_MM
 _CAPABILITY_VERSION_3 = 0x20080522
 _INSTRUCTION_BYTES = 8  # struct sock_filter
+_PATIENCE_S, _LOOK_S = 10.0, 0.0005
 _LIMITS = 16  # RLIM_NLIMITS of asm-generic/resource.h
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -50,21 +53,42 @@ class _Program(ctypes.Structure):
 
 
 def filters_of(pid: int) -> list[bytes]:
-    """The filters of system calls that a process has, the first one first. Raises CannotJoin."""
+    """The filters of system calls that a process has, or is about to have, the first one first. Raises CannotJoin.
+
+    runc says that a container runs when its init is about to be executed. Until then it is a process of runc's with
+    several threads, whose filter may be still to come; and the kernel forgets that such a process was to stop if it
+    executes another program meanwhile. So it is told to stop until it has.
+    """
+    deadline = time.monotonic() + _PATIENCE_S
+    while not int(_status(pid)["Seccomp"]):
+        _pause(deadline, f"process {pid} has no filter")
     _check(_libc.ptrace(_SEIZE, pid, None, None), "ptrace")
     try:
         _check(_libc.ptrace(_INTERRUPT, pid, None, None), "ptrace")
-        os.waitpid(pid, _ANY_CHILD)
+        while not os.waitpid(pid, _ANY_CHILD | os.WNOHANG)[0]:
+            _pause(deadline, f"process {pid} does not stop")
+            _check(_libc.ptrace(_INTERRUPT, pid, None, None), "ptrace")
         filters: list[bytes] = []
         while True:  # the one that was added last is number 0
             count = _libc.ptrace(_GET_FILTER, pid, len(filters), None)
-            if count < 0 and filters and ctypes.get_errno() == 2:  # ENOENT: there is none of this number
+            if count < 0 and filters and ctypes.get_errno() == errno.ENOENT:  # there is none of this number
                 return filters[::-1]
             program = ctypes.create_string_buffer(_check(count, "PTRACE_SECCOMP_GET_FILTER") * _INSTRUCTION_BYTES)
             _check(_libc.ptrace(_GET_FILTER, pid, len(filters), ctypes.addressof(program)), "PTRACE_SECCOMP_GET_FILTER")
             filters.append(program.raw)
     finally:
         _libc.ptrace(_DETACH, pid, None, None)
+
+
+def _pause(deadline: float, what: str) -> None:
+    if time.monotonic() > deadline:
+        raise CannotJoin(errno.ETIMEDOUT, f"{what} for {_PATIENCE_S} s")
+    time.sleep(_LOOK_S)
+
+
+def _status(pid: int) -> dict[str, str]:
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
 
 
 def enter_pid_namespace(pidfd: int) -> None:
@@ -101,8 +125,7 @@ def join(pid: int, pidfd: int, groups: Sequence[str], filters: Sequence[bytes]) 
     for group in groups:
         with open(f"{group}/cgroup.procs", "wb", buffering=0) as file:
             file.write(b"0")
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-        status = dict(line.split(":\t", 1) for line in file.read().splitlines() if ":\t" in line)
+    status = _status(pid)
     for name in range(_LIMITS):
         resource.setrlimit(name, resource.prlimit(1, name))  # 1: as seen from here
     os.umask(int(status["Umask"], 8))

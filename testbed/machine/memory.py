@@ -10,6 +10,8 @@ from pathlib import Path
 
 from testbed.machine.teardown import mounts
 
+_VMSTAT = Path("/proc/vmstat")
+
 
 def limit(name: str, pid: int, limit_bytes: int) -> bool:
     """Moves the process into the group `name` (two levels) with that limit; False where the machine has none."""
@@ -50,3 +52,8 @@ def available_bytes() -> int | None:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def killed_for_want() -> int:
+    """How many processes the kernel has ended since it began, as there was no memory left for them or their group."""
+    return next((int(line.split()[1]) for line in _VMSTAT.read_text().splitlines() if line.startswith("oom_kill ")), 0)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from testbed.base.errors import UserError
+from testbed.checklist.exchange import registered
 from testbed.checklist.exchanges import exchanges
 from testbed.machine.memory import available_bytes
 
@@ -21,15 +22,11 @@ SHARE = 0.8  # of what is free: the rest is for others, and for errors of this e
 
 def memory_of(experiment: Experiment) -> int:
     """Of a point while it runs, in bytes."""
-    registered: dict[int, int] = defaultdict(int)
-    try:
-        for exchange in exchanges(experiment):
-            for rank in exchange.ranks:
-                registered[rank] = max(registered[rank], exchange.memory)
-    except (UserError, NotImplementedError, ValueError, LookupError):
-        pass  # the run itself says what is wrong
+    needed = 0
+    with suppress(UserError, NotImplementedError, ValueError, LookupError):  # the run itself says what is wrong
+        needed = registered(exchanges(experiment)).total()
     ranks = experiment.build_fabric().ranks
-    return FABRIC_BYTES + ranks * WORKER_BYTES + sum(registered.values())
+    return FABRIC_BYTES + ranks * WORKER_BYTES + needed
 
 
 def room() -> int:

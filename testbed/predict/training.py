@@ -101,10 +101,10 @@ def _ranks(topology: Topology, train: Train, t: Training, n: int, place: str) ->
 
 def _some(t: Training, ranks: Ranks, place: str) -> dict[Place, int]:
     p = t.parallel
-    if (followed := p.pipeline * p.context * p.expert) > MOST_FOLLOWED:
+    if (followed := p.pipeline * p.context * p.closed) > MOST_FOLLOWED:
         what = f"{followed} ranks of a pipeline, its context rings and its experts are too many to be followed"
         raise InputError(what, f"{place}.train.parallel", f"at most {MOST_FOLLOWED}")
-    at = product(range(1), range(p.context), range(p.expert), range(p.pipeline))
+    at = product(range(1), range(p.context), range(p.closed), range(p.pipeline))
     return {Place(*index): int(ranks[index]) for index in at}
 
 
@@ -123,11 +123,11 @@ def _groups(t: Training, ranks: Ranks) -> dict[str, Ranks]:
         "context": along(context),
         "pipeline": along(pipeline),
         "data": along(data, context),
-        "expert": along(data).reshape(-1, p.expert),
+        "expert": along(data, context).reshape(-1, p.expert),
     }
     if p.expert > 1:
-        split = ranks.reshape(p.tensor, p.context, p.data // p.expert, p.expert, p.pipeline)
-        groups["expert_data"] = split.transpose(0, 3, 4, 2, 1).reshape(-1, p.expert_copies)
+        stages = groups["data"].reshape(p.tensor, p.pipeline, p.expert_copies, p.expert)
+        groups["expert_data"] = stages.transpose(0, 3, 1, 2).reshape(-1, p.expert_copies)
     if t.mirrored:  # the stage is what changes fastest from row to row
         for name in groups.keys() & {"data", "expert_data"}:
             rows = groups[name].reshape(-1, p.pipeline, groups[name].shape[1])

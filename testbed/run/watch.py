@@ -23,6 +23,7 @@ from hardware.patience import Patience
 from testbed.base.worker_output import OutputParser, UnexpectedLine
 from testbed.fabric.waits import in_words
 from testbed.live.workers import WorkerPipe, WorkerProcess
+from testbed.machine.memory import killed_for_want
 from testbed.machine.processes import Running, ended
 from testbed.run.diagnosis import Symptoms
 
@@ -75,6 +76,7 @@ class Watch:
         self._absent_since: float | None = None
         self._hung_on_purpose: set[str] = set()  # faults that keep the controller from running
         self._began = time.monotonic() if began is None else began
+        self._killed_for_want = killed_for_want()
         self._sayings = parser
         self._ends: set[int] = set()  # of workers that have closed their pipes
         self._seen_dead: dict[int, float] = {}
@@ -340,6 +342,8 @@ class Watch:
         code = process.poll()
         self.symptoms.fabricd_exit = code
         self.symptoms.fabricd_gone = "closed its connection" if code is None else ended(code)
+        if code == -signal.SIGKILL and killed_for_want() > self._killed_for_want:
+            self.symptoms.fabricd_gone += ", by the kernel, which was short of memory,"
 
     def _forget_hardware(self) -> None:
         with suppress(KeyError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import signal
@@ -28,6 +29,7 @@ STATUS = (
     *("NoNewPrivs", "Seccomp", "Seccomp_filters", "Umask", "Cpus_allowed"),
 )
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+INTERRUPT = 0x4207  # PTRACE_INTERRUPT of linux/ptrace.h
 SLEEP = "import time; time.sleep(600)"
 # Calls that a worker may not make, may make, and that no kernel has: what they end with. By x86_64's numbers.
 CALLS = """
@@ -88,6 +90,25 @@ def test_the_kernel_says_of_it_what_it_says_of_the_init_that_runc_has_started(la
     assert mine == its
     assert len(its["status"]) == len(STATUS) and its["status"]["Seccomp"] == ["2"] and its["filters"]
     assert int(its["status"]["CapBnd"][0], 16) == 0x20C1  # CAP_NET_RAW, CAP_SETUID, CAP_SETGID, CAP_CHOWN
+
+
+def test_an_init_that_forgets_to_stop_is_told_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the kernel has it if the process with several threads that runc has made of itself executes the init then."""
+
+    class Forgetful:
+        def __init__(self, libc: ctypes.CDLL) -> None:
+            self.libc, self.told = libc, 0
+
+        def ptrace(self, request: int, *arguments: object) -> int:
+            self.told += request == INTERRUPT
+            return 0 if request == INTERRUPT and self.told < 3 else self.libc.ptrace(request, *arguments)
+
+    with program(lab, SLEEP) as (worker, _):
+        assert worker.pid
+        filters = joining.filters_of(worker.pid)
+        monkeypatch.setattr(joining, "_libc", kernel := Forgetful(joining._libc))
+        assert joining.filters_of(worker.pid) == filters
+        assert kernel.told >= 3
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines number calls differently")

@@ -187,7 +187,21 @@ def test_a_killed_fabricd_ends_the_run(bench: Bench) -> None:
         lab.fabricd.process.kill()
 
     failure = bench.failing(kill)
-    assert "fabricd, the emulated hardware, was ended by SIGKILL" in failure.what
+    assert "fabricd, the emulated hardware, was ended by SIGKILL while the run went on" in failure.what
+
+
+def test_a_fabricd_that_the_kernel_has_ended_for_its_memory(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = bench.folder / "vmstat"
+    killed.write_text("nr_free_pages 1\noom_kill 3\n")
+    monkeypatch.setattr("testbed.machine.memory._VMSTAT", killed)
+
+    def kill(lab: BareLab) -> None:
+        assert lab.fabricd.process is not None
+        killed.write_text("nr_free_pages 1\noom_kill 4\n")
+        lab.fabricd.process.kill()
+
+    failure = bench.failing(kill)
+    assert "was ended by SIGKILL, by the kernel, which was short of memory, while the run went on" in failure.what
 
 
 def test_a_dead_controller_is_said_and_the_run_goes_on(bench: Bench) -> None:

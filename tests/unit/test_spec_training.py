@@ -132,7 +132,7 @@ MISTAKES = {
     "experts": ({"parallel": "{data: 8, expert: 2}"}, 9, "parallel.expert", "the model has no experts", "experts: 8"),
     "experts' ranks": (
         {"parallel": "{data: 2, tensor: 4, expert: 4, sequence: true}", "model": SMALL[:-1] + ", experts: 8}"},
-        9, "parallel.expert", "expert 4 does not divide data 2", "1, 2",
+        9, "parallel.expert", "expert 4 does not divide data x context, 2", "1, 2",
     ),
     "sequence": ({"parallel": "{data: 8, sequence: true}"}, 9, "parallel.sequence", "of which there is one", "tensor"),
     "schedule": ({"more": "schedule: 1f1"}, 10, "schedule", "unknown schedule '1f1'", "did you mean '1f1b'"),

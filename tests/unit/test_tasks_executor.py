@@ -50,6 +50,22 @@ def test_many_collectives_of_a_group_share_two_memories() -> None:
     task_graphs.in_order(graph, task_graphs.times(task_graphs.run(3, graph), graph))
 
 
+def test_collectives_of_each_stream_share_two_memories() -> None:
+    """Whoever begins one of a stream knows nothing of the other stream's."""
+    sizes = {"all_reduce": "sums", "all_gather": "parts"}
+    many = tuple(
+        Collective(id=f"{name}{k}", stream=sizes[name], collective=name, group="g", size_bytes=4 * (3 * k + 3))
+        for k in range(12)
+        for name in sizes
+    )
+    graph = Graph({"g": ((0, 1, 2),)}, dict.fromkeys(range(3), many))
+    slots = {
+        name: {o["slot"] for o in task_graphs.step(graph)["tasks"]["0"] if o["id"].startswith(name)} for name in sizes
+    }
+    assert slots == {"all_reduce": {0, 1}, "all_gather": {2, 3}}
+    task_graphs.in_order(graph, task_graphs.times(task_graphs.run(3, graph, iterations=2), graph))
+
+
 def test_those_that_nobody_waits_in_have_memory_of_their_own() -> None:
     many = tuple(Collective(id=str(k), collective="broadcast", group="g", size_bytes=4 * (k + 3)) for k in range(20))
     graph = Graph({"g": ((0, 1, 2),)}, dict.fromkeys(range(3), many))

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -283,3 +284,20 @@ def test_every_rank_has_one_place(sizes: list[int], names: list[str], data: st.D
         for group in layout.groups()[name]:
             coordinates = {rank // 8 if axis == "scale_up" else rank % 8 for rank in group}
             assert len(coordinates) == 1, (name, axis, group)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "context", "data", "pipeline", "expert"),
+    [(8, 4, 2, 1, 4), (2, 2, 4, 2, 4), (1, 2, 3, 2, 3), (1, 4, 2, 1, 8), (2, 1, 4, 2, 2)],
+)
+def test_experts_divide_the_ranks_of_context_and_data_as_megatron_folds_them(
+    tensor: int, context: int, data: int, pipeline: int, expert: int
+) -> None:
+    """Megatron numbers ranks twice: tensor, context, data, pipeline for attention; tensor, expert, the experts' copies,
+    pipeline for experts, each from the inside (`RankGenerator` with the order tp-cp-ep-dp-pp, cp of 1 for experts)."""
+    p = Parallel(tensor=tensor, context=context, data=data, pipeline=pipeline, expert=expert)
+    groups = placed(p, {}, [("ranks", p.ranks)]).groups()
+    numbers = np.arange(p.ranks).reshape(pipeline, -1, expert, tensor)
+    assert set(groups["expert"]) == {tuple(row) for row in numbers.transpose(0, 1, 3, 2).reshape(-1, expert).tolist()}
+    copies = {tuple(row) for row in numbers.transpose(0, 2, 3, 1).reshape(-1, p.expert_copies).tolist()}
+    assert set(groups.get("expert_data", ())) == (copies if p.expert_copies > 1 else set())

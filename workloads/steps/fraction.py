@@ -43,7 +43,7 @@ def fewest_messages(t: Training, layout: Layout) -> int:
 
 def _replica(t: Training, layout: Layout) -> tuple[Graph, dict[str, tuple[tuple[int, ...], ...]]]:
     """The tasks of one replica's ranks, which send as much as those of any other; and their groups."""
-    some = {place: rank for place, rank in layout.ranks.items() if not place.tensor and place.data < t.parallel.expert}
+    some = {place: rank for place, rank in layout.ranks.items() if not place.tensor and place.data < t.parallel.closed}
     ranks = set(some.values())
     groups = {
         name: tuple(members for members in tuples if not ranks.isdisjoint(members))

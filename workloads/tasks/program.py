@@ -179,14 +179,17 @@ class _Compiler:
         On one stream of collectives whose members meet, whoever begins one knows that all have begun the one before,
         and so have ended the one before that.
         """
-        one_stream = all(
-            len({self.graph.tasks[r][n].stream for i, _ in instances for r, n in (i.nodes[rank],)}) == 1
-            for rank in instances[0][0].members
-        )
-        alternate = one_stream and all(entry.collective.meets for _, entry in instances)
-        for k, (instance, _) in enumerate(instances):
-            for node in instance.nodes.values():
-                self.orders[node] |= {"slot": k % 2 if alternate else k}
+        by_streams: dict[tuple[str, ...], list[tuple[Instance, Algorithm]]] = {}
+        for instance, entry in instances:
+            streams = tuple(self.graph.tasks[rank][n].stream for rank, n in sorted(instance.nodes.values()))
+            by_streams.setdefault(streams, []).append((instance, entry))
+        first = 0
+        for theirs in by_streams.values():
+            slots = min(2, len(theirs)) if all(entry.collective.meets for _, entry in theirs) else len(theirs)
+            for k, (instance, _) in enumerate(theirs):
+                for node in instance.nodes.values():
+                    self.orders[node] |= {"slot": first + k % slots}
+            first += slots
 
     def _messages(self) -> None:
         """Every message has a number on its way from rank to rank, and a place at its receiver."""

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "fast_path/ecmp.h"
+#include "fast_path/trace_text.h"
 
 #define PROTO_UDP 17
 #define ENOUGH_BITS 32
@@ -88,18 +89,6 @@ static bool is_plain(const char *line, size_t len)
 	       (!strncmp(line, "load:", 5) && memmem(line, len, to_register, sizeof to_register - 1));
 }
 
-/* Is a line of an answer no action?  Those of rules begin with their table, " 0." */
-static bool is_caption(const char *line, size_t len)
-{
-	static const char *const captions[] = {"Flow: ", "bridge(", "----", "Final flow: ", "Megaflow: ", "Datapath actions: "};
-	size_t digits = strspn(line, "0123456789");
-
-	for (size_t i = 0; i < sizeof captions / sizeof *captions; i++)
-		if (!strncmp(line, captions[i], strlen(captions[i])))
-			return true;
-	return !len || (digits && line[digits] == '.');
-}
-
 /* ecmp_told() - Did one hash decide, and nothing else that looks at UDP source ports but rules?
  * @link:	That it led to
  * @text:	An answer of `ofproto/trace`
@@ -115,7 +104,7 @@ bool ecmp_told(struct ecmp *m, uint32_t *link, const char *text)
 	for (const char *line = text; *line; line += len + (line[len] == '\n')) {
 		line += strspn(line, " ");
 		len = strcspn(line, "\n");
-		if (is_caption(line, len) || is_plain(line, len))
+		if (trace_line_is_caption(line, len) || is_plain(line, len))
 			continue;
 		int end = 0;
 		sscanf(line, "multipath(symmetric_l3l4+udp,%u,modulo_n,%u,0,NXM_NX_REG%n", &met.basis, &met.links, &end);

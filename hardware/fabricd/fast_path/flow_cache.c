@@ -35,6 +35,18 @@
 #include "link/port.h"
 #include "fast_path/flow_cache.h"
 
+/* flow_cache_key() - The key of a frame that is on its way to a switch
+ * Return: false if it has none
+ */
+bool flow_cache_key(struct flow_key *key, const struct port *in, const struct frame *fr)
+{
+	bool known = flow_key_of(key, fr->data, frame_near(fr));
+
+	key->sw = (uint16_t)in->node->index;
+	key->port = in->number;
+	return known;
+}
+
 /* flow_cache_new() - Nothing is known yet
  * @folder:	Of Open vSwitch's sockets; kept open: later we may not go through the folders above it
  * @sample:	One frame in so many of a flow goes through Open vSwitch all the same
@@ -49,8 +61,8 @@ struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t 
 	c->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	megaflows_open(&c->flows);
 	c->bridge = calloc(switches + 1, sizeof *c->bridge);
-	c->by_source_port = calloc(switches + 1, sizeof *c->by_source_port);
-	if (!c->bridge || !c->by_source_port)
+	c->looked = calloc(switches + 1, sizeof *c->looked);
+	if (!c->bridge || !c->looked)
 		abort();
 	return c;
 }
@@ -146,7 +158,7 @@ bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct fra
 	*flow = NULL;
 	if (f->flow_cache->purges)
 		return true;
-	if (!flow_key_of(&key, in->index, fr->data, frame_near(fr)) || flow_key_has_checksum(&key, fr->data))
+	if (!flow_cache_key(&key, in, fr) || flow_key_has_checksum(&key, fr->data))
 		return false;
 	if (megaflows_find(&f->flow_cache->flows, &key))
 		return false;
@@ -168,7 +180,7 @@ struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame 
 	struct flow_cache *c = f->flow_cache;
 	struct flow_key key;
 
-	if (!c->flows.count || !flow_key_of(&key, in->index, fr->data, frame_near(fr)))
+	if (!c->flows.count || !flow_cache_key(&key, in, fr))
 		return NULL;
 	struct flow *flow = megaflows_find(&c->flows, &key);
 	if (!flow || flow->state != FLOW_CACHED || flow_key_has_checksum(&key, fr->data))
@@ -225,7 +237,7 @@ void flow_cache_free(struct fabric *f)
 		close(c->folder);
 	megaflows_close(&c->flows);
 	free(c->bridge);
-	free(c->by_source_port);
+	free(c->looked);
 	free(c);
 	f->flow_cache = NULL;
 }

@@ -42,11 +42,16 @@ struct rule {
 	uint8_t match[]; /* as OpenFlow writes it */
 };
 
+/* How many of a switch's rules look at a field; of the ingress port, also whether one is configured otherwise than others */
+struct looked {
+	uint32_t source_port, in_port;
+};
+
 struct flow_cache {
 	uint32_t sample; /* one frame in so many of a flow is checked */
 	struct megaflows flows;
 	struct hash_trust trust;
-	uint32_t *by_source_port; /* of each switch: its rules that look at UDP source ports */
+	struct looked *looked; /* of each switch */
 	uint32_t last_number;
 	uint64_t epoch; /* goes up when anything is forgotten */
 	uint64_t decided; /* goes up when frames that wait for a decision may go on */
@@ -60,6 +65,7 @@ struct flow_cache {
 	struct tables_watch *watches; /* one for each switch, or NULL */
 };
 
+bool flow_cache_key(struct flow_key *key, const struct port *in, const struct frame *fr);
 struct flow_cache *flow_cache_new(const char *folder, uint32_t sample, uint32_t switches);
 struct flow *flow_cache_forward(struct fabric *f, struct port *in, struct frame *fr, ps_t t);
 void flow_cache_carried(struct flow_cache *c, struct flow *flow, const struct frame *fr);

@@ -29,17 +29,16 @@
 #define HEADERS_BYTES (ETH_BYTES + IPV4_BYTES + UDP_BYTES)
 #define FRAGMENT 0x3fff /* offset and "more" */
 
-/* flow_key_of() - The key of a frame that came in at a port
+/* flow_key_of() - The key of a frame, but for where it came in
  * Return: false if it has none
  */
-bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len)
+bool flow_key_of(struct flow_key *key, const uint8_t *data, size_t len)
 {
 	bool tagged = len > ETH_BYTES && data[MACS_BYTES] == TYPE_VLAN >> 8 && data[MACS_BYTES + 1] == (TYPE_VLAN & 0xff);
 	const uint8_t *from_type = data + MACS_BYTES + (tagged ? VLAN_BYTES : 0);
 	struct view v = view_of(from_type, HEADERS_BYTES - MACS_BYTES);
 
 	memset(key, 0, sizeof *key);
-	key->port = port;
 	if (len < HEADERS_BYTES + (tagged ? VLAN_BYTES : 0)) /* asked once, so that nothing below has to */
 		return false;
 	uint16_t type = get_be16(&v);
@@ -86,7 +85,7 @@ void flow_key_join(struct flow_key *mask, const struct flow_key *with)
 		to[i] |= from[i];
 }
 
-/* flow_key_overlay() - A key takes another's bits where a mask has them; but for the port */
+/* flow_key_overlay() - A key takes another's bits where a mask has them; but for where it came in */
 void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const struct flow_key *mask)
 {
 	const uint8_t *from = (const uint8_t *)with, *bits = (const uint8_t *)mask;
@@ -96,7 +95,7 @@ void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const s
 		to[i] = (uint8_t)((to[i] & ~bits[i]) | (from[i] & bits[i]));
 }
 
-/* flow_key_same_headers() - Are they equal but for the port? */
+/* flow_key_same_headers() - Are they equal but for where they came in? */
 bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b)
 {
 	return !memcmp(a->mac, b->mac, sizeof *a - offsetof(struct flow_key, mac));
@@ -162,10 +161,10 @@ static void add_ip(struct text *t, uint32_t ip)
 }
 
 /* flow_key_print() - As ovs-ofctl(8) writes a flow */
-void flow_key_print(const struct flow_key *k, uint32_t in_port, struct text *t)
+void flow_key_print(const struct flow_key *k, struct text *t)
 {
 	TEXT_ADD(t, "in_port=");
-	text_number(t, in_port);
+	text_number(t, k->port);
 	TEXT_ADD(t, ",dl_dst=");
 	add_mac(t, k->mac);
 	TEXT_ADD(t, ",dl_src=");

@@ -13,7 +13,7 @@ struct text;
 
 /* Of a whole IPv4 packet with UDP, with or without one VLAN tag; nothing else has a key */
 struct flow_key {
-	uint32_t port; /* where it came in: number over all ports of the fabric */
+	uint16_t sw, port; /* where it came in: the switch's index, and its port; 0: not told */
 	uint8_t mac[12];
 	uint32_t src, dst;
 	uint16_t sport, dport;
@@ -22,7 +22,7 @@ struct flow_key {
 };
 _Static_assert(sizeof(struct flow_key) == 32, "no holes: keys are compared as bytes");
 
-bool flow_key_of(struct flow_key *key, uint32_t port, const uint8_t *data, size_t len);
+bool flow_key_of(struct flow_key *key, const uint8_t *data, size_t len);
 bool flow_key_has_checksum(const struct flow_key *key, const uint8_t *data);
 size_t flow_key_headers(const struct flow_key *key);
 void flow_key_join(struct flow_key *mask, const struct flow_key *with);
@@ -30,6 +30,6 @@ void flow_key_overlay(struct flow_key *key, const struct flow_key *with, const s
 bool flow_key_same_packet(const struct flow_key *a, const struct flow_key *b);
 bool flow_key_same_headers(const struct flow_key *a, const struct flow_key *b);
 size_t flow_key_rewrite(const struct flow_key *to, uint8_t *data, size_t len);
-void flow_key_print(const struct flow_key *key, uint32_t in_port, struct text *t);
+void flow_key_print(const struct flow_key *key, struct text *t);
 
 #endif

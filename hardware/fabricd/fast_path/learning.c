@@ -27,7 +27,7 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 	struct flow_cache *c = f->flow_cache;
 	struct flow_key key;
 
-	if (c->purges || !flow_key_of(&key, in->index, fr->data, frame_near(fr)) || flow_key_has_checksum(&key, fr->data))
+	if (c->purges || !flow_cache_key(&key, in, fr) || flow_key_has_checksum(&key, fr->data))
 		return NULL;
 	if (megaflows_find(&c->flows, &key))
 		return NULL; /* as is known, it has to get it */
@@ -40,7 +40,6 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 		flow = megaflows_new(&c->flows, f, &key);
 		flow->sw = in->node;
 		flow->number = ++c->last_number;
-		flow->in_port = in->number;
 	}
 	if (flow->state != FLOW_NEW || !trace_ready(f))
 		return NULL;
@@ -63,7 +62,7 @@ static bool explains(struct fabric *f, const struct flow_key *key, const struct 
 void decision_begin(struct decision *d, const struct port *in, const struct frame *before)
 {
 	d->copies = 0;
-	d->strange = !flow_key_of(&d->before, in->index, before->data, before->len);
+	d->strange = !flow_cache_key(&d->before, in, before);
 }
 
 /* decision_add() - A copy of a frame has come out of Open vSwitch */
@@ -71,7 +70,7 @@ void decision_add(struct fabric *f, struct decision *d, struct frame *before, ui
 {
 	struct flow_copy *copy = &d->copy[d->copies];
 
-	if (d->copies == FLOW_COPIES_MAX || !flow_key_of(&copy->headers, 0, after->data, after->len)) {
+	if (d->copies == FLOW_COPIES_MAX || !flow_key_of(&copy->headers, after->data, after->len)) {
 		d->strange = true;
 		return;
 	}
@@ -200,10 +199,13 @@ static bool keeps(const struct flow *flow, const struct flow_key *key, const str
 static const struct mask *relied(struct flow_cache *c, const struct flow *flow, const struct flow_key *key, struct mask *told,
 				 uint32_t link)
 {
-	struct mask by_link = *told;
+	const struct looked *looked = &c->looked[flow->sw->index];
 
+	if (looked->in_port)
+		told->bits.port = UINT16_MAX;
+	struct mask by_link = *told;
 	if (told->ecmp.links && ecmp_relied(&c->trust, &told->ecmp, key, link) &&
-	    !c->by_source_port[flow->sw->index]) {
+	    !looked->source_port) {
 		by_link.bits.sport = 0;
 		if (keeps(flow, key, &by_link.bits)) {
 			*told = by_link;

@@ -107,7 +107,8 @@ static bool field(struct flow_key *m, char *name)
 
 /* megaflow_mask() - The bits that decided, from an answer of Open vSwitch's
  *
- * Ingress port and VLAN tag count in any case: where a packet begins follows from the tag.
+ * Ingress port and VLAN tag count in any case: Open vSwitch tells of every port, whether it was looked at or not
+ * (trace_text.c), and where a packet begins follows from the tag.
  * If it cannot be read all bits do.
  */
 void megaflow_mask(struct flow_key *mask, const char *text)
@@ -117,7 +118,7 @@ void megaflow_mask(struct flow_key *mask, const char *text)
 	char one[FIELD_MAX];
 	size_t len = 0;
 
-	*mask = (struct flow_key){.port = ~0u, .vlan = 0xffff};
+	*mask = (struct flow_key){.sw = UINT16_MAX, .port = UINT16_MAX, .vlan = UINT16_MAX};
 	for (at = at ? at + sizeof line - 1 : NULL; at && *at && *at != '\n'; at += len + (at[len] == ',')) {
 		len = strcspn(at, ",\n");
 		if (len >= sizeof one)

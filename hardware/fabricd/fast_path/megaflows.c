@@ -5,12 +5,15 @@
  * Rules look at few header fields, and Open vSwitch says which bits it has looked
  * at (megaflow_text.c).  Frames that are alike in these, its mask, are one flow: its
  * megaflow.  A flow is found by its mask's number and its key under that mask.  A
- * port lists the masks of flows that come in there, and a frame is looked for under
- * one after the other: there are rarely more than two.  A frame may belong to several
+ * switch lists the masks of its flows, and a frame is looked for under
+ * one after the other: there are rarely more than three.  A frame may belong to several
  * flows; what they say is the same.
  *
+ * The ingress port counts where anything looks at it (trace_text.c).  Where nothing does, a decision holds
+ * for frames from each port but those where copies leave.
+ *
  * Before Open vSwitch has said what it looks at, frames are presumed to be one flow
- * that are alike in all that was looked at in others that came in there; at first all
+ * that are alike in all that was looked at in others of that switch; at first all
  * that come in there.  So of many frames that start at once few go through
  * Open vSwitch, as the others wait for what becomes of these.  Where that was presumed too
  * boldly the next one of them goes through it then: each tells more of what is looked at.  Such flows stand under
@@ -107,26 +110,40 @@ void megaflows_open(struct megaflows *m)
 	m->mask_count = MASKS_MIN;
 }
 
-static struct flow *find_in(const struct megaflows *m, const struct port_masks *at, const struct flow_key *key)
+/* Does a frame come in where one of the copies leaves?  Open vSwitch leaves out such a one */
+static inline bool goes_back(const struct flow *flow, uint16_t port)
 {
-	for (uint16_t i = 0; i < at->count; i++) {
-		struct flow *flow = find_under(m, at->number[i], key);
-		if (flow)
-			return flow;
-	}
-	return NULL;
+	if (flow->alone)
+		return flow->alone == port;
+	for (uint16_t i = 0; i < flow->copies; i++)
+		if (flow->copy[i].port == port)
+			return true;
+	return false;
 }
 
 /* megaflows_find() - The flow that a frame belongs to, if one is decided about; or NULL */
 struct flow *megaflows_find(const struct megaflows *m, const struct flow_key *key)
 {
-	return m->count ? find_in(m, &m->port[key->port].told, key) : NULL;
+	if (!m->count)
+		return NULL;
+	const struct mask_list *at = &m->at[key->sw].told;
+	for (uint16_t i = 0; i < at->count; i++) {
+		struct flow *flow = find_under(m, at->number[i], key);
+		if (flow && !(flow->any_port && goes_back(flow, key->port)))
+			return flow;
+	}
+	return NULL;
 }
 
 /* megaflows_undecided() - The flow that it is presumed to belong to, and that is not decided about; or NULL */
 struct flow *megaflows_undecided(const struct megaflows *m, const struct flow_key *key)
 {
-	return m->count ? find_in(m, &m->port[key->port].presumed, key) : NULL;
+	struct flow *flow = NULL;
+	const struct mask_list *at = m->count ? &m->at[key->sw].presumed : NULL;
+
+	for (uint16_t i = 0; at && i < at->count && !flow; i++)
+		flow = find_under(m, at->number[i], key);
+	return flow;
 }
 
 static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const struct flow_key *key)
@@ -136,6 +153,7 @@ static void put(struct megaflows *m, struct flow *flow, uint16_t mask, const str
 
 	memcpy(&flow->key, &k, sizeof k);
 	flow->mask = mask;
+	flow->any_port = !m->mask[mask].bits.port;
 	flow->next = *at;
 	*at = flow;
 }
@@ -157,7 +175,7 @@ static bool is_same(const struct mask *a, const struct mask *b)
 }
 
 /* The number of a mask at a port; where there are too many all bits count */
-static uint16_t number_at(struct megaflows *m, struct port_masks *at, const struct mask *mask)
+static uint16_t number_at(struct megaflows *m, struct mask_list *at, const struct mask *mask)
 {
 	uint32_t number = 0;
 
@@ -166,11 +184,11 @@ static uint16_t number_at(struct megaflows *m, struct port_masks *at, const stru
 			return at->number[i];
 	while (number < m->mask_count && !is_same(&m->mask[number], mask))
 		number++;
-	if (number == MASKS_MAX || at->count >= PORT_MASKS_MAX - 1)
+	if (number == MASKS_MAX || at->count >= MASK_LIST_MAX - 1)
 		number = mask->presumed ? MASK_EXACT_PRESUMED : MASK_EXACT;
 	if (number == m->mask_count)
 		m->mask[m->mask_count++] = *mask;
-	if (at->count < PORT_MASKS_MAX)
+	if (at->count < MASK_LIST_MAX)
 		at->number[at->count++] = (uint16_t)number;
 	return (uint16_t)number;
 }
@@ -178,18 +196,18 @@ static uint16_t number_at(struct megaflows *m, struct port_masks *at, const stru
 /* megaflows_new() - One more that is not decided about */
 struct flow *megaflows_new(struct megaflows *m, const struct fabric *f, const struct flow_key *key)
 {
-	static const struct mask first = {
-		.bits = {.port = ~0u, .vlan = 0xffff},
+	const struct mask first = {
+		.bits = {.sw = UINT16_MAX, .port = f->flow_cache->looked[key->sw].in_port ? UINT16_MAX : 0, .vlan = UINT16_MAX},
 		.presumed = true,
 	};
 	struct flow *flow = lines_new(1, sizeof *flow);
 
-	if (!m->port)
-		m->port = calloc(f->port_count, sizeof *m->port);
-	if (!flow || !m->port)
+	if (!m->at)
+		m->at = calloc(f->switch_count, sizeof *m->at);
+	if (!flow || !m->at)
 		abort();
 	*flow = (struct flow){0};
-	struct flow_masks *at = &m->port[key->port];
+	struct flow_masks *at = &m->at[key->sw];
 	put(m, flow, number_at(m, &at->presumed, at->told.count ? &at->next : &first), key);
 	if (++m->count > 1u << m->bucket_bits)
 		grow(m);
@@ -216,7 +234,7 @@ static void presume(struct mask *next, const struct mask *told)
  */
 struct flow *megaflows_decided(struct megaflows *m, struct flow *flow, const struct flow_key *key, const struct mask *told)
 {
-	struct flow_masks *at = &m->port[key->port];
+	struct flow_masks *at = &m->at[key->sw];
 	uint16_t number = number_at(m, &at->told, told);
 	struct flow *other = find_under(m, number, key);
 
@@ -258,7 +276,7 @@ void megaflows_forget(struct megaflows *m, const struct node *sw)
 				continue;
 			}
 			*at = flow->next;
-			m->port[flow->key.port] = (struct flow_masks){0}; /* a port's flows are all its switch's */
+			m->at[flow->key.sw] = (struct flow_masks){0};
 			flow_free(m, flow);
 		}
 	for (struct flow *flow = m->superseded, *next; flow; flow = next) {
@@ -281,7 +299,7 @@ void megaflows_each(const struct megaflows *m, void (*act)(struct flow *flow))
 void megaflows_close(struct megaflows *m)
 {
 	megaflows_forget(m, NULL);
-	free(m->port);
+	free(m->at);
 	free(m->mask);
 	free(m->bucket);
 }

@@ -37,8 +37,8 @@ struct flow {
 	uint16_t copies;
 	uint16_t alone; /* port of the only copy, if its headers stay; or 0 */
 	uint16_t mask;	/* its number */
-	uint16_t in_port;
 	uint8_t state; /* enum flow_state */
+	bool any_port; /* wherever a frame came in, unless it would leave there */
 	bool as_it_is; /* headers stay, in the first copy */
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
 	struct flow_copy *copy;
@@ -58,7 +58,7 @@ static inline bool flow_is_undecided(const struct flow *flow)
 #define MASK_EXACT 0
 #define MASK_EXACT_PRESUMED 1
 #define MASKS_MIN 2
-#define PORT_MASKS_MAX 15
+#define MASK_LIST_MAX 15
 
 struct mask {
 	struct flow_key bits;
@@ -66,13 +66,13 @@ struct mask {
 	bool presumed; /* of flows that are not decided about */
 };
 
-struct port_masks {
-	uint16_t count, number[PORT_MASKS_MAX];
+struct mask_list {
+	uint16_t count, number[MASK_LIST_MAX];
 };
 
-/* Of the flows that come in at a port */
+/* Of a switch's flows */
 struct flow_masks {
-	struct port_masks told, presumed;
+	struct mask_list told, presumed;
 	struct mask next; /* that is presumed */
 };
 
@@ -81,7 +81,7 @@ struct megaflows {
 	unsigned bucket_bits;
 	struct mask *mask; /* by number */
 	uint32_t mask_count;
-	struct flow_masks *port;
+	struct flow_masks *at; /* of each switch */
 	struct flow *superseded; /* kept until something is forgotten, as frames may wait for them */
 	uint32_t count;
 };

@@ -95,32 +95,37 @@ static struct rule *take_off(struct rule **at)
 	return r;
 }
 
-/* Does a match look at UDP source ports?  Those of other protocols are the same field to Open vSwitch */
-static bool looks_at_source_port(const uint8_t *match, size_t len)
+/* What a match looks at.  UDP source ports and those of other protocols are the same field to Open vSwitch */
+static struct looked looks_at(const uint8_t *match, size_t len)
 {
-	enum { NXM_0 = 0, BASIC = 0x8000, NXM_TCP_SRC = 9, NXM_UDP_SRC = 11, TCP_SRC = 13, UDP_SRC = 15, SCTP_SRC = 17 };
+	enum { NXM_0 = 0, BASIC = 0x8000, IN_PORT = 0, NXM_TCP_SRC = 9, NXM_UDP_SRC = 11, TCP_SRC = 13, UDP_SRC = 15, SCTP_SRC = 17 };
 	struct view v = view_of(match, len);
+	struct looked at = {0};
 
 	while (v.left) {
 		uint16_t class = get_be16(&v);
 		uint8_t field = get_u8(&v) >> 1;
 		view_take(&v, get_u8(&v));
-		if (v.bad || (class == NXM_0 && (field == NXM_TCP_SRC || field == NXM_UDP_SRC)) ||
-		    (class == BASIC && (field == TCP_SRC || field == UDP_SRC || field == SCTP_SRC)))
-			return true;
+		at.in_port |= v.bad || ((class == NXM_0 || class == BASIC) && field == IN_PORT);
+		at.source_port |= v.bad || (class == NXM_0 && (field == NXM_TCP_SRC || field == NXM_UDP_SRC)) ||
+				  (class == BASIC && (field == TCP_SRC || field == UDP_SRC || field == SCTP_SRC));
 	}
-	return false;
+	return at;
 }
 
 static void rule_free(struct flow_cache *c, struct rule *r)
 {
-	c->by_source_port[r->sw->index] -= looks_at_source_port(r->match, r->match_len);
+	struct looked at = looks_at(r->match, r->match_len);
+
+	c->looked[r->sw->index].source_port -= at.source_port;
+	c->looked[r->sw->index].in_port -= at.in_port;
 	free(r->text);
 	free(r);
 }
 
 static void added(struct flow_cache *c, const struct identity *id, uint64_t cookie)
 {
+	struct looked at = looks_at(id->match, id->match_len);
 	struct rule *r = calloc(1, sizeof *r + id->match_len);
 
 	if (!r)
@@ -130,7 +135,8 @@ static void added(struct flow_cache *c, const struct identity *id, uint64_t cook
 	r->priority = id->priority;
 	r->match_len = id->match_len;
 	memcpy(r->match, id->match, id->match_len);
-	c->by_source_port[r->sw->index] += looks_at_source_port(r->match, r->match_len);
+	c->looked[r->sw->index].source_port += at.source_port;
+	c->looked[r->sw->index].in_port += at.in_port;
 	hang(c, r, cookie);
 }
 

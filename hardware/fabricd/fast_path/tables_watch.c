@@ -9,6 +9,9 @@
  * otherwise from now on; which flows is not looked at.  The monitor also tells which
  * rules there are, and those count what goes by the fast path (rules.c).
  *
+ * What the ports are is asked for, too (7.3.5.6): one that takes nothing in, or tells the
+ * controller otherwise than others, fares otherwise although no rule looks at it.
+ *
  * A switch whose changes would not be heard of has no cached flows.
  */
 #include <errno.h>
@@ -42,9 +45,13 @@ enum message {
 	REQUESTFORWARD = 34,
 };
 
+#define PORT_DESC 13
 #define FLOW_MONITOR 16
 #define MONITOR_INITIAL_ADD_REMOVED_MODIFY 0x000f
 #define ANY 0xffffffff
+#define PORT_BYTES 40 /* of a port, until its features */
+#define CONFIG_DOWN 1 /* the only one that is no matter of what comes in there */
+#define STATE_BLOCKED 2 /* as a spanning tree has it */
 #define ASYNC_PACKET_IN 1     /* of a controller that is nobody's slave, as all of these */
 #define ASYNC_PORT_STATUS 3
 #define ASYNC_FLOW_REMOVED 5
@@ -56,6 +63,7 @@ struct tables_watch {
 	int fd; /* -1: not connected */
 	bool in_force;
 	bool refused; /* what was asked for was refused: this switch reports to nobody */
+	bool odd_port; /* there is, or was, one that is configured otherwise than others */
 	int64_t again_ns; /* wall time before which it is not tried again */
 	uint8_t *said; /* the beginning of a message; room for MESSAGE_MAX */
 	uint32_t have;
@@ -73,7 +81,7 @@ static uint8_t *async(uint8_t *p, uint16_t what, uint32_t mask)
 
 static bool ask(int fd)
 {
-	uint8_t text[160], *p = header(text, HELLO, 8);
+	uint8_t text[192], *p = header(text, HELLO, 8);
 
 	/* without a length for packets that miss, a connection like this one is told nothing unasked */
 	p = put_be16(put_be16(header(p, SET_CONFIG, 12), 0), 1);
@@ -87,8 +95,24 @@ static bool ask(int fd)
 	p = put_be32(put_be32(put_be32(p, 1), ANY), ANY); /* the monitor's number, any port, any group */
 	p = put_u8(put_u8(put_be16(p, MONITOR_INITIAL_ADD_REMOVED_MODIFY), 0xff), 0); /* all tables, a new monitor */
 	p = put_be32(put_be16(put_be16(p, 1), 4), 0);			       /* all flows */
+	p = header(p, MULTIPART_REQUEST, 16 + 8);
+	p = put_be32(put_be32(put_be32(put_be16(put_be16(p, PORT_DESC), 0), 0), ANY), 0);
 	p = header(p, BARRIER_REQUEST, 8);
 	return write(fd, text, (size_t)(p - text)) == p - text;
+}
+
+/* Ports are told of: is one configured otherwise than others?  It counts until the watch begins anew */
+static void ports_heard(struct fabric *f, struct tables_watch *w, struct view *v)
+{
+	while (v->left && !w->odd_port) {
+		struct view port = *v;
+		view_take(&port, 4);
+		uint16_t length = get_be16(&port);
+		view_take(&port, PORT_BYTES - 6 - 8);
+		uint32_t config = get_be32(&port), state = get_be32(&port);
+		w->odd_port = port.bad || length < PORT_BYTES || !view_take(v, length) || config & ~CONFIG_DOWN || state & STATE_BLOCKED;
+		f->flow_cache->looked[w->sw->index].in_port += w->odd_port;
+	}
 }
 
 static void lost(struct fabric *f, struct tables_watch *w)
@@ -98,6 +122,8 @@ static void lost(struct fabric *f, struct tables_watch *w)
 	w->fd = -1;
 	w->in_force = false;
 	w->have = 0;
+	f->flow_cache->looked[w->sw->index].in_port -= w->odd_port;
+	w->odd_port = false;
 	flow_cache_forget(f, w->sw);
 	rules_lost(f->flow_cache, w->sw);
 }
@@ -131,8 +157,16 @@ static bool heard(struct fabric *f, struct tables_watch *w, const uint8_t *messa
 	}
 	if (w->in_force)
 		flow_cache_changed(f, w->sw);
-	if (type == MULTIPART_REPLY && get_be16(&v) == FLOW_MONITOR && view_take(&v, 6))
+	if (type == PORT_STATUS && view_take(&v, 8))
+		ports_heard(f, w, &v);
+	if (type != MULTIPART_REPLY)
+		return true;
+	uint16_t of = get_be16(&v);
+	view_take(&v, 6);
+	if (of == FLOW_MONITOR)
 		rules_heard(f->flow_cache, w->sw, &v);
+	else if (of == PORT_DESC)
+		ports_heard(f, w, &v);
 	return true;
 }
 

@@ -32,6 +32,7 @@
 #include "link/port.h"
 #include "fast_path/flow_cache.h"
 #include "fast_path/reply.h"
+#include "fast_path/trace_text.h"
 
 #define SOCKET "ovs-vswitchd.ctl"
 #define LINES 8
@@ -122,8 +123,10 @@ static void heard(struct fabric *f, struct trace *t, const struct reply *reply)
 	struct mask told = {0};
 	uint32_t link = 0;
 	megaflow_mask(&told.bits, text ? text : "");
-	if (copies >= 0)
+	if (copies >= 0) {
 		ecmp_told(&told.ecmp, &link, text);
+		told.bits.port = trace_tells_ports_apart(text) ? UINT16_MAX : 0;
+	}
 	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &told, link);
 	if (flow)
 		rules_met(f->flow_cache, flow, text);
@@ -244,7 +247,7 @@ static bool request_trace(struct fabric *f, struct trace *t, uint64_t id, const 
 	TEXT_ADD(&o, ",\"method\":\"ofproto/trace\",\"params\":[\"");
 	text_escaped(&o, f->flow_cache->bridge[flow->sw->index]);
 	TEXT_ADD(&o, "\",\"");
-	flow_key_print(key, flow->in_port, &o);
+	flow_key_print(key, &o);
 	TEXT_ADD(&o, "\"");
 	return request(f, t, text, &o);
 }

@@ -24,7 +24,6 @@
 #include "switch/switch.h"
 
 #define LATE_NS 5000000000LL
-#define HELD_MAX (PENDING_MAX / 4 * 3) /* those that are decided about need slots, too */
 
 static void decided_now(struct fabric *f)
 {
@@ -53,7 +52,7 @@ bool ovs_hold(struct fabric *f, struct frame *fr, ps_t deadline)
 	struct port *in = fr->passage->in;
 	struct flow *flow;
 
-	if (f->clock.mode != CLOCK_VIRTUAL || !o->free_count || o->held == HELD_MAX ||
+	if (f->clock.mode != CLOCK_VIRTUAL || o->held == HELD_MAX ||
 	    (o->late && o->decided == f->flow_cache->decided) || !flow_cache_awaits(f, in, fr, &flow))
 		return false;
 	if (!o->held++)

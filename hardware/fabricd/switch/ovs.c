@@ -86,10 +86,8 @@ bool ovs_open(struct fabric *f, const char *fence_tap)
 	o->room_bytes = (uint32_t)(room > 65536 ? room - 16384 : room / 2);
 	if (getrandom(&o->nonce, sizeof o->nonce, 0) != sizeof o->nonce)
 		return config_fail(f, "no random numbers: %s", strerror(errno));
-	for (uint16_t i = 0; i < PENDING_MAX; i++) {
-		o->slot[i].slot = i;
+	for (uint16_t i = 0; i < SLOTS; i++)
 		o->free_slot[o->free_count++] = i;
-	}
 	o->flagged_examples = json_array();
 	if (!fence_tap)
 		return config_fail(f, "fence_tap: a name");
@@ -105,7 +103,7 @@ void ovs_close(struct fabric *f)
 		return;
 	if (f->ovs->fence_tap >= 0)
 		close(f->ovs->fence_tap);
-	for (uint32_t i = 0; i < PENDING_MAX; i++)
+	for (uint32_t i = 0; i < SLOTS; i++)
 		free(f->ovs->slot[i].decision);
 	json_decref(f->ovs->flagged_examples);
 	free(f->ovs);
@@ -115,7 +113,7 @@ void ovs_close(struct fabric *f)
 /* ovs_room() - May a frame be handed over at @in now? */
 bool ovs_room(const struct fabric *f, const struct port *in)
 {
-	return f->ovs->free_count && in->tap_pending < PORT_PENDING_MAX &&
+	return f->ovs->inside < PENDING_MAX && in->tap_pending < PORT_PENDING_MAX &&
 	       in->tap_pending_bytes + truesize(f->frame_room - TRAILER_BYTES) <= f->ovs->room_bytes;
 }
 
@@ -166,6 +164,11 @@ static void checks_go(struct fabric *f)
 	}
 }
 
+static uint16_t slot_number(const struct ovs *o, const struct pending *p)
+{
+	return (uint16_t)(p - o->slot);
+}
+
 /* ovs_take_out() - It pends no longer */
 void ovs_take_out(struct ovs *o, struct pending *p)
 {
@@ -178,7 +181,9 @@ void ovs_take_out(struct ovs *o, struct pending *p)
 	else
 		o->tail = p->prev;
 	p->in_use = false;
-	o->free_slot[o->free_count++] = p->slot;
+	free(p->decision);
+	p->decision = NULL;
+	o->free_slot[o->free_count++] = slot_number(o, p);
 }
 
 /* ovs_settle() - It is known what has become of a frame */
@@ -256,7 +261,8 @@ static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t 
 	frame_whole(f, fr);
 	p->number = ++o->last_number;
 	if (flow) {
-		if (!p->decision && !(p->decision = malloc(sizeof *p->decision)))
+		p->decision = malloc(sizeof *p->decision);
+		if (!p->decision)
 			abort();
 		decision_begin(p->decision, in, fr);
 	}
@@ -266,7 +272,7 @@ static void hand_over(struct fabric *f, struct port *in, struct frame *fr, ps_t 
 
 	uint8_t *t = put_le32(fr->data + fr->len, o->nonce);
 	t = put_le32(t, p->generation);
-	t = put_le16(t, p->slot);
+	t = put_le16(t, slot_number(o, p));
 	t = put_le16(t, in->number);
 	put_le32(t, ~(o->nonce ^ p->generation));
 	if (write(in->tap, fr->data, fr->len + TRAILER_BYTES) < 0) {
@@ -317,7 +323,7 @@ static struct pending *trailer_pending(struct ovs *o, const uint8_t *data, size_
 	uint16_t slot = get_le16(&v);
 
 	get_le16(&v);
-	*ours = nonce == o->nonce && get_le32(&v) == ~(nonce ^ generation) && slot < PENDING_MAX;
+	*ours = nonce == o->nonce && get_le32(&v) == ~(nonce ^ generation) && slot < SLOTS;
 	if (!*ours || !o->slot[slot].in_use || o->slot[slot].generation != generation)
 		return NULL;
 	return &o->slot[slot];

@@ -17,7 +17,6 @@ struct pending {
 	ps_t deadline; /* PS_NEVER: a check, for which nobody waits */
 	uint64_t number; /* in order of handing over: fences settle all up to one; HELD: it is not handed over */
 	uint32_t generation;
-	uint16_t slot;
 	bool in_use, multicast; /* multicast: may come back more than once */
 	uint16_t copies;
 	struct flow *flow; /* what becomes of it is noted for the fast path, or NULL */
@@ -34,12 +33,14 @@ struct check {
 	uint64_t epoch;
 };
 
-#define PENDING_MAX 2048
+#define PENDING_MAX 2048 /* handed over; all of them may come out of one TAP */
+#define HELD_MAX 14336	 /* with thousands of ranks one frame of each may begin a flow at the same time */
+#define SLOTS (PENDING_MAX + HELD_MAX)
 #define CHECKS_MAX 1024
 #define HELD UINT64_MAX
 struct ovs {
-	struct pending slot[PENDING_MAX];
-	uint16_t free_slot[PENDING_MAX];
+	struct pending slot[SLOTS];
+	uint16_t free_slot[SLOTS];
 	uint32_t free_count;
 	struct pending *head, *tail; /* by deadline */
 	uint32_t inside, held; /* of them: handed over, and not */

@@ -71,7 +71,7 @@ static uint16_t hashed(const struct choice *c)
 	struct flow_key key;
 	uint64_t hash;
 
-	if (flow_key_of(&key, 0, c->fr->data, frame_near(c->fr))) {
+	if (flow_key_of(&key, c->fr->data, frame_near(c->fr))) {
 		view_take(&v, flow_key_headers(&key) + 4);
 		uint32_t qp = get_be32(&v) & PSN_MASK;
 		hash = ecmp_hash_with(c->s->p.adaptive.basis, &key, v.bad || key.dport != ROCE_UDP_PORT ? 0 : qp);
@@ -137,7 +137,7 @@ uint64_t choice_flow(const struct frame *fr)
 {
 	struct flow_key key;
 
-	if (flow_key_of(&key, 0, fr->data, frame_near(fr)))
+	if (flow_key_of(&key, fr->data, frame_near(fr)))
 		return random_of(key.src, key.dst, key.sport, key.dport);
 	return hash_of_macs(fr);
 }

@@ -91,7 +91,9 @@ class Parallel(Model):
     context: Count = Field(default=1, description="ranks that share a sequence (ring attention)")
     data: Count = Field(default=1, description="copies that take different micro-batches")
     pipeline: Count = Field(default=1, description="stages")
-    expert: Count = Field(default=1, description="of the ranks of `data`, so many in a row share the experts")
+    expert: Count = Field(
+        default=1, description="of the ranks of `context` and `data`, so many in a row share the experts"
+    )
     sequence: bool = Field(default=False, description="the ranks of `tensor` share what lies between matrices, too")
     scatter_gather: bool = Field(
         default=False,

@@ -1,7 +1,9 @@
 """A plan of parallelism: how many ranks each dimension has, where each rank stands, and who forms groups.
 
-The dimensions are Megatron's: tensor, context, data, pipeline; their product is the number of ranks.  Expert
-parallelism takes neighbours of the data dimension, sequence parallelism the ranks of the tensor dimension.
+The dimensions are Megatron's: tensor, context, data, pipeline; their product is the number of ranks.  Sequence
+parallelism takes the ranks of the tensor dimension.  Expert parallelism takes neighbours among the ranks of context and
+data, context first: attention and experts divide the same ranks each in its own way, as Megatron does since it folds
+them (`expert_decoder_rank_generator` of megatron/core/parallel_state.py).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import lcm, prod
 
 DIMENSIONS = ("tensor", "context", "data", "pipeline")
 """From the inside: neighbours of the first are the nearest ranks, where nothing else is said (Megatron's order)."""
@@ -43,6 +45,11 @@ class Parallel:
     def expert_copies(self) -> int:
         """Ranks with the same experts."""
         return self.copies // self.expert
+
+    @property
+    def closed(self) -> int:
+        """Ranks of data, with all of their context, that share rings of context and experts with no others."""
+        return lcm(self.expert, self.context) // self.context
 
 
 @dataclass(frozen=True)
@@ -106,19 +113,11 @@ class Layout:
     def _experts(self) -> tuple[tuple[int, ...], ...]:
         expert = self.parallel.expert
         return tuple(
-            tuple(self.ranks[Place(**fixed, data=first + k)] for k in range(expert))
-            for fixed in self._all(("pipeline", "context", "tensor"))
-            for first in range(0, self.parallel.data, expert)
+            copies[first : first + expert]
+            for copies in self._along("data", "context")
+            for first in range(0, len(copies), expert)
         )
 
     def _expert_copies(self) -> tuple[tuple[int, ...], ...]:
-        expert, data = self.parallel.expert, self.parallel.data
-        return tuple(
-            tuple(
-                self.ranks[Place(**fixed, context=c, data=d)]
-                for d in range(k, data, expert)
-                for c in range(self.parallel.context)
-            )
-            for fixed in self._all(("pipeline", "tensor"))
-            for k in range(expert)
-        )
+        expert = self.parallel.expert
+        return tuple(copies[k::expert] for copies in self._along("data", "context") for k in range(expert))

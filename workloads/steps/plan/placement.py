@@ -43,7 +43,7 @@ def places(parallel: Parallel, place: Mapping[str, str], axes: Sequence[Axis]) -
         raise CannotPlace(
             "",
             f"{sizes} are {parallel.ranks} ranks, and there are {prod(lengths.values())}",
-            "their product is the number of ranks; sequence and expert take ranks of tensor and data",
+            "their product is the number of ranks; sequence takes ranks of tensor, expert those of context and data",
         )
     on: dict[str, list[str]] = {name: [] for name in lengths}
     for dimension, axis in place.items():

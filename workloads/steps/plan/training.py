@@ -161,9 +161,9 @@ def _experts(t: Training) -> Iterator[Found]:
     if m.experts and m.experts % p.expert:
         what = f"experts of the model, {m.experts}, cannot be divided by expert {p.expert}"
         yield ("parallel", "expert"), what, _divisors(m.experts)
-    if p.data % p.expert:
-        what = f"expert {p.expert} does not divide data {p.data}, whose ranks it takes"
-        yield ("parallel", "expert"), what, _divisors(p.data)
+    if p.copies % p.expert:
+        what = f"expert {p.expert} does not divide data x context, {p.copies}, whose ranks it takes"
+        yield ("parallel", "expert"), what, _divisors(p.copies)
     if m.experts and p.tensor > 1 and not p.sequence:
         what = "experts and tensor parallelism need sequence parallelism"
         yield ("parallel", "sequence"), what, "sequence: true (as in Megatron), or tensor: 1"
@@ -206,7 +206,7 @@ def _optimizer(t: Training) -> Iterator[Found]:
         yield ("model", "tied"), what, f"tied: false, pipeline: 1, or {another}"
     if p.expert > 1 and t.expert_copies == 1:
         what = f"{name} steps with what it sums, and experts that one rank alone has are summed by nobody"
-        yield ("parallel", "expert"), what, f"expert: a divisor of {p.data} below it, or {another}"
+        yield ("parallel", "expert"), what, f"expert: a divisor of {p.copies} below it, or {another}"
 
 
 def _divisors(n: int) -> str:
