@@ -45,6 +45,8 @@ bool limits_wake(void);
 bool polling_fault(siginfo_t *info, void *context);
 void polling_pause(void);
 void polling_begin(void);
+void polling_quiet(sigset_t *were);
+void polling_heard(const sigset_t *were);
 
 /* clock.c */
 void clock_begins(void);

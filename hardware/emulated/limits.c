@@ -117,8 +117,13 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
 /* --- semaphores --- */
 static int wait_semaphore(void *what, const struct timespec *then)
 {
+	sigset_t were;
+
 	REAL(sem_clockwait);
-	return real(what, CLOCK_MONOTONIC, then) ? errno : 0;
+	polling_quiet(&were);
+	int wrong = real(what, CLOCK_MONOTONIC, then) ? errno : 0;
+	polling_heard(&were);
+	return wrong;
 }
 
 int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict then)

@@ -20,6 +20,8 @@
  */
 #include "emulated.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -341,3 +343,21 @@ void polling_begin(void)
 {
 }
 #endif
+
+/* polling_quiet() - This thread is in a call that any signal would end: ours does not come, until polling_heard */
+void polling_quiet(sigset_t *were)
+{
+	sigset_t ours;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGRTMAX);
+	pthread_sigmask(SIG_BLOCK, &ours, were);
+}
+
+void polling_heard(const sigset_t *were)
+{
+	int was = errno;
+
+	pthread_sigmask(SIG_SETMASK, were, NULL);
+	errno = was;
+}
