@@ -13,7 +13,7 @@ from typing import Any
 
 from workloads.collectives.compiled import Compiled, turns_of
 from workloads.collectives.execution import Connection, Execution, Memory, Reducer, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
+from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places_of, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
 from workloads.verbs import Peer, wire
@@ -46,7 +46,7 @@ class Engine:
         self.schedule = schedule
         self.index = list(ranks).index(self.device.rank)
         program = program_of(schedule, largest, self.index)
-        _, staged = places(program)
+        _, staged = places_of(schedule, largest, self.index)
         self.vector = context.region("vector", max(context.largest_bytes, largest.length(self.index) * width))
         self.staging = context.region("staging", staged * width)
         self.output = context.region("output", output_elements(program) * width)
