@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -190,4 +191,16 @@ int close(int fd)
 	waiting_forget(fd);
 	timers_forget(fd);
 	return (int)syscall(SYS_close, fd);
+}
+
+/* What a program has not closed when it ends is over then, and not when the kernel comes to it.  A child's ends are its
+ * parent's, and one with threads may have another that waits
+ */
+__attribute__((destructor)) static void leave(void)
+{
+	if (!__libc_single_threaded || !railbed_open())
+		return;
+	for (int fd = 0; fd < (int)(sizeof ends / sizeof *ends); fd++)
+		if (ends[fd].used && ends[fd].connected)
+			end_tell(fd, &ends[fd], END, NULL, 0, 0);
 }

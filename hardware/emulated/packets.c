@@ -46,15 +46,25 @@ void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n,
 	(void)!syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
 }
 
-/* pending_first() - The first packet of a socket that is none of ours yet: 1 if there is one, -1 if none will come */
-int pending_first(int fd, struct packet *h)
+/* The next packet, with its bytes if there is room for them; so many came, 0: none yet, below 0: none will */
+static long receive(int fd, struct packet *h, uint8_t *bytes, int flags)
 {
+	struct iovec v[] = {{h, sizeof *h}, {bytes, MOST}};
+	struct msghdr m = {.msg_iov = v, .msg_iovlen = bytes ? 2 : 1};
 	long n;
 
 	do /* that the peer has closed with something unread is said once, before what it has sent */
-		n = syscall(SYS_recvfrom, fd, h, sizeof *h, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
+		n = syscall(SYS_recvmsg, fd, &m, MSG_DONTWAIT | flags);
 	while (n < 0 && (errno == ECONNRESET || errno == EINTR));
-	return n == sizeof *h ? 1 : n == 0 || (n < 0 && errno != EAGAIN) ? -1 : 0;
+	return n > 0 ? n : n < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+/* pending_first() - The first packet of a socket that is none of ours yet: 1 if there is one, -1 if none will come */
+int pending_first(int fd, struct packet *h)
+{
+	long n = receive(fd, h, NULL, MSG_PEEK);
+
+	return n == sizeof *h ? 1 : n ? -1 : 0;
 }
 
 static void append(struct got **at, struct got *new)
@@ -64,22 +74,25 @@ static void append(struct got **at, struct got *new)
 	*at = new;
 }
 
-/* All that has come is kept */
+/* All that has come is kept
+ *
+ * A packet is looked at and taken by one call: between two the peer may end, which the kernel says instead of what it is
+ * asked for.
+ */
 static void take_in(int fd, struct end *e)
 {
+	static uint8_t bytes[MOST];
 	struct packet h;
-	int there;
+	long n;
 
-	while (!e->gone && (there = pending_first(fd, &h))) {
-		size_t bytes = h.kind == DATA ? h.bytes : 0;
-		e->gone = there < 0 || bytes > MOST;
-		struct got *new = e->gone ? NULL : malloc(sizeof *new + bytes);
+	while (!e->gone && (n = receive(fd, &h, bytes, 0)) != 0) {
+		size_t more = n > 0 && h.kind == DATA ? (size_t)n - sizeof h : 0;
+		e->gone = n < (long)sizeof h || (h.kind == DATA && more != h.bytes);
+		struct got *new = e->gone ? NULL : malloc(sizeof *new + more);
 		if (!new)
 			return;
-		struct iovec v[] = {{&new->head, sizeof new->head}, {new + 1, bytes}};
-		struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-		(void)!syscall(SYS_recvmsg, fd, &m, 0);
-		new->next = NULL;
+		*new = (struct got){.head = h};
+		memcpy(new + 1, bytes, more);
 		append(h.kind == ACK ? &e->acks : &e->unread, new);
 	}
 }

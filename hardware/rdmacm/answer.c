@@ -162,6 +162,8 @@ static void ask(struct id *i)
 
 	if (getsockopt(i->fd, SOL_SOCKET, SO_ERROR, &wrong, &room) || (!wrong && message_tell(i, &i->out)))
 		wrong = wrong ? wrong : errno;
+	if (wrong == ECONNREFUSED && connect_rest(i))
+		return;
 	if (wrong) {
 		gone(i, wrong);
 		return;
@@ -175,6 +177,12 @@ void id_progress(struct id *i, uint32_t events)
 {
 	if (i->state == LISTENING) {
 		accept_sockets(i);
+		return;
+	}
+	if (i->state == CONNECTING && i->rests) {
+		int wrong = connect_again(i);
+		if (wrong)
+			gone(i, wrong);
 		return;
 	}
 	if (i->state == CONNECTING && !i->asked) {

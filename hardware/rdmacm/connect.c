@@ -7,6 +7,9 @@
  *
  * A datagram port has the first two alone: they say which queue pair it is.  The end of the TCP connection says what the
  * end of the peer says on a fabric.
+ *
+ * Where nobody listens that is said at once.  With the real clock how long a peer takes until it listens is up to the
+ * machine: there one that is refused asks again, for as long as the program has given for finding its route.
  */
 #include "rdmacm.h"
 
@@ -14,9 +17,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #define NOBODY 0xff	 /* of depths: as much as there can be */
 #define DEPTH 16
+#define REST_NS 10000000
 
 /* What both sides are told of a queue pair: it, or what the program says of its own */
 static void take_parameters(struct id *i, const struct rdma_conn_param *p, uint8_t most_out, uint8_t most_in)
@@ -33,10 +40,51 @@ static bool wrong_depth(const struct rdma_conn_param *p)
 		     (p->responder_resources > DEPTH && p->responder_resources != NOBODY));
 }
 
+static int64_t machine_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* connect_rest() - Nobody listens where it wants to connect.  Return: whether it tries again in a while */
+bool connect_rest(struct id *i)
+{
+	static const struct itimerspec rest = {.it_value.tv_nsec = REST_NS};
+
+	if (railbed_emulated() || machine_ns() >= i->until_ns)
+		return false;
+	close(i->fd);
+	i->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+	i->rests = i->fd >= 0 && !timerfd_settime(i->fd, 0, &rest, NULL) && channel_watch(i, EPOLLIN, false);
+	return i->rests;
+}
+
+/* Its socket connects from now on; 0, or an error */
+static int begin(struct id *i)
+{
+	struct sockaddr_in to = i->id.route.addr.dst_sin;
+
+	i->asked = i->rests = false;
+	if (connect(i->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS)
+		return errno == ECONNREFUSED && connect_rest(i) ? 0 : errno;
+	return channel_watch(i, EPOLLOUT, false) ? 0 : errno;
+}
+
+/* connect_again() - It has rested; 0, or an error */
+int connect_again(struct id *i)
+{
+	struct sockaddr_in from = i->id.route.addr.src_sin;
+
+	close(i->fd);
+	i->fd = -1;
+	return id_bind(i, &from) ? errno : begin(i);
+}
+
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	struct id *i = (struct id *)id;
-	struct sockaddr_in to;
 
 	if (!id || i->state != ROUTED || wrong_depth(p))
 		return cm_fail(EINVAL);
@@ -49,13 +97,11 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 	i->out.flow_control = p ? p->flow_control : 1;
 	int wrong = p && p->private_data_len ? message_set_private(&i->out, p->private_data, p->private_data_len) :
 					       message_set_private(&i->out, i->connect, i->connect_length);
-	to = id->route.addr.dst_sin;
-	if (!wrong && connect(i->fd, (struct sockaddr *)&to, sizeof to) && errno != EINPROGRESS)
-		wrong = errno;
 	if (!wrong) {
 		i->state = CONNECTING;
-		i->asked = false;
-		wrong = channel_watch(i, EPOLLOUT, false) ? 0 : errno;
+		i->until_ns = machine_ns() + i->patience_ns;
+		wrong = begin(i);
+		i->state = wrong ? ROUTED : CONNECTING;
 	}
 	pthread_mutex_unlock(&cm_lock);
 	return wrong ? cm_fail(wrong) : cm_complete(i);

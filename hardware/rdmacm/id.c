@@ -106,16 +106,18 @@ void id_use_device(struct id *i)
 		i->id.pd = cm_domain();
 }
 
-static int open_socket(struct id *i)
+/* id_bind() - Its socket, opened if there is none, has that address; -1, with errno: it has not */
+int id_bind(struct id *i, const struct sockaddr_in *to)
 {
 	int yes = 1;
 
-	if (i->fd >= 0)
-		return 0;
-	i->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (i->fd >= 0)
+	if (i->fd < 0) {
+		i->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (i->fd < 0)
+			return -1;
 		setsockopt(i->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-	return i->fd < 0 ? -1 : 0;
+	}
+	return bind(i->fd, (const struct sockaddr *)to, sizeof *to);
 }
 
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
@@ -140,8 +142,7 @@ int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *a)
 	wildcard = !in->sin_addr.s_addr;
 	if (!wildcard && ntohl(in->sin_addr.s_addr) >> 24 != 127 && in->sin_addr.s_addr != railbed_address(railbed_rank()))
 		return cm_fail(ENODEV);
-	if (open_socket(i) || bind(i->fd, (struct sockaddr *)in, sizeof *in) ||
-	    getsockname(i->fd, (struct sockaddr *)&id->route.addr.src_sin, &room))
+	if (id_bind(i, in) || getsockname(i->fd, (struct sockaddr *)&id->route.addr.src_sin, &room))
 		return -1;
 	id->route.addr.src_sin.sin_addr.s_addr = wildcard ? 0 : railbed_address(railbed_rank());
 	if (!wildcard)
@@ -210,7 +211,7 @@ static uint32_t looked_for(const struct id *i)
 {
 	if (i->fd < 0 || i->state == IDLE || i->state == BOUND || i->state == ADDRESSED || i->state == ROUTED || i->state == OVER)
 		return 0;
-	return i->state == CONNECTING && !i->asked ? EPOLLOUT : EPOLLIN;
+	return i->state == CONNECTING && !i->asked && !i->rests ? EPOLLOUT : EPOLLIN;
 }
 
 static void move(struct id *i, struct channel *from, struct channel *to)

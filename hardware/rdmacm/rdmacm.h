@@ -70,6 +70,8 @@ struct id {
 	enum state state;
 	int fd;
 	bool asked; /* of one that connects: its REQ is sent */
+	bool rests; /* likewise: it was refused, and `fd` is a timer until it tries again */
+	int64_t patience_ns, until_ns; /* how long it looks for its peer, and by the machine's clock until when (connect.c) */
 	bool sync;  /* has a channel of its own, and its calls wait for their events */
 	bool own_cqs;
 	uint32_t events; /* that were handed out and not acknowledged */
@@ -102,6 +104,7 @@ int cm_complete(struct id *i);
 struct ibv_context *cm_device(void);
 struct ibv_pd *cm_domain(void);
 struct id *id_new(struct channel *c, enum rdma_port_space space);
+int id_bind(struct id *i, const struct sockaddr_in *to);
 void id_use_device(struct id *i);
 bool is_datagram(const struct id *i);
 
@@ -122,6 +125,10 @@ static inline uint8_t at_most(uint8_t wanted, uint8_t most)
 
 /* --- answer.c --- */
 void id_progress(struct id *i, uint32_t events);
+
+/* --- connect.c --- */
+bool connect_rest(struct id *i);
+int connect_again(struct id *i);
 
 /* --- queue_pair.c --- */
 int qp_connect(struct id *i);

@@ -104,9 +104,9 @@ int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
 	struct id *i = (struct id *)id;
 
-	(void)timeout_ms;
 	if (!id || i->state != ADDRESSED)
 		return cm_fail(EINVAL);
+	i->patience_ns = timeout_ms * INT64_C(1000000);
 	int wrong = route_set_path(i);
 	if (wrong)
 		return cm_fail(wrong);

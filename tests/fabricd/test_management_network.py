@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.parts.machine import ROOT
 from tests.parts.rdma_programs import DEADLINE_S, Programs, programs_on
 
 SERVER = """
@@ -142,3 +145,46 @@ def test_who_writes_to_one_that_is_gone_is_told(two: Programs) -> None:
     said, _ = client.communicate(timeout=DEADLINE_S)
     assert client.returncode == 1 and "BrokenPipeError" in said
     assert server.wait(DEADLINE_S) == 0
+
+
+TALKS = """
+import os, socket
+s = socket.socket()
+s.bind(("", 7005))
+s.listen()
+c = s.accept()[0].detach()
+os.read(c, 4)
+for k in range(100):
+    os.write(c, b"%02d" % k)
+"""
+"""Nothing is closed, and of what has come the half is unread."""
+HEARS = """
+import socket, time
+s = socket.create_connection(("10.0.0.1", 7005))
+s.sendall(b"abcdefgh")
+got = s.recv(200, socket.MSG_WAITALL)
+began = time.perf_counter_ns()
+print(got == b"".join(b"%02d" % k for k in range(100)), s.recv(1), time.perf_counter_ns() - began)
+"""
+
+
+def heard(two: Programs, *preload: Path) -> str:
+    for socket in (two.f.directory / "network").iterdir():
+        socket.unlink()
+    server = two.start(0, sys.executable, "-c", TALKS)
+    two.listens(0, 7005)
+    preloaded = "LD_PRELOAD=" + ":".join(map(str, [*preload, two.env["LD_PRELOAD"]]))
+    said, _ = two.start(1, "env", preloaded, sys.executable, "-c", HEARS).communicate(timeout=DEADLINE_S)
+    assert server.wait(DEADLINE_S) == 0
+    return said
+
+
+def test_a_connection_that_nobody_closes_ends_with_its_process(two: Programs) -> None:
+    """In emulated time, by then: the kernel closes it when it comes to that, which is seen at whatever time it is."""
+    assert [heard(two) for _ in range(5)] == ["True b'' 175\n"] * 5
+
+
+def test_a_peer_that_ends_while_it_is_read_loses_nothing(two: Programs, tmp_path: Path) -> None:
+    library = tmp_path / "resets.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, ROOT / "tests/parts/resets.c"], check=True)
+    assert heard(two, library) == "True b'' 175\n"

@@ -9,8 +9,8 @@ import pytest
 from tests.parts.perftest_table import CLOCKS, PAGE, results_of, rewritten, table
 from tests.parts.rdma_programs import require
 
-SOME = ("ib_write_bw -q 4", "ib_read_lat -e", "ib_write_bw -e")
-"""Several queue pairs; with completion events; and one that is refused."""
+SOME = ("ib_write_bw -q 4", "ib_write_bw -R", "ib_send_lat -R", "ib_read_lat -e", "ib_write_bw -e")
+"""Several queue pairs; by the connection manager; with completion events; and one that is refused."""
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
