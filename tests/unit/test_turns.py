@@ -28,6 +28,7 @@ from workloads.registry import ALGORITHMS
 from workloads.tasks import communicator
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule and e.max_ranks is None and not e.lengths]
+SLOW = [HealthCheck.too_slow]
 GRIDS = {4: [2, 2], 6: [2, 3], 8: [2, 2, 2], 9: [3, 3]}
 
 

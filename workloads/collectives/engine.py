@@ -16,6 +16,7 @@ from workloads.collectives.execution import Connection, Execution, Memory, Reduc
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places_of, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
+from workloads.parts.turns import looking
 from workloads.verbs import Peer, wire
 from workloads.verbs.wire import Record
 
@@ -89,11 +90,14 @@ class Engine:
     def work(self, dtype: str, op: str | None) -> Iterator[Wanted]:
         """The same, without waiting itself."""
         self._execution.start(dtype, op)
-        total = self._execution.steps
-        while not self._execution.done:
-            yield None
-            self.context.tick(self._execution.steps_done, total)
+        with looking(self._turns, self._tick):
+            while not self._execution.done:
+                yield None
+                self._tick()
         self._execution.running = False
+
+    def _tick(self) -> None:
+        self.context.tick(self._execution.steps_done, self._execution.steps)
 
     def take(self, record: Record) -> None:
         """A completion of ours, also of a connection that is to no rank."""
