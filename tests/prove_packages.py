@@ -32,7 +32,9 @@ from tests.parts import privileged_root
 from tests.prove_hashes import ROOT
 
 MOST_MB, MOST_S, MOST_SILENT_S = 450, 60, 5
-_QUICKSTART = "testbed examples /root/study && cd /root/study && testbed run experiments/quickstart.yaml --json"
+_QUICKSTART = (
+    "testbed examples /root/study >/dev/null && cd /root/study && testbed run experiments/quickstart.yaml --json"
+)
 
 
 class Failed(Exception):
@@ -85,7 +87,10 @@ def clean(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def hash_of(stdout: str) -> str:
-    return str(json.loads(stdout)["metrics_sha256"])
+    try:
+        return str(json.loads(stdout)["metrics_sha256"])
+    except (ValueError, TypeError, KeyError):
+        raise Failed(f"this is no run: {stdout[:1500]}") from None
 
 
 # The ways
