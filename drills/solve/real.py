@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from drills.solve import verbs
 from drills.solve.diagnosis import Diagnosis, distinct
 from drills.solve.mending import around
 from drills.solve.operator import Operator, number
@@ -15,7 +16,8 @@ SETTLE_NS = 200_000.0
 
 
 def diagnoses(op: Operator) -> list[Diagnosis]:
-    return next((found for rule in (_frozen, _throttled, _damaged) if (found := list(rule(op)))), [])
+    rules = (_frozen, _throttled, _damaged, verbs.refused, verbs.ports)  # rates are the machine's, too
+    return next((found for rule in rules if (found := list(rule(op)))), [])
 
 
 def _frozen(op: Operator) -> Iterator[Diagnosis]:

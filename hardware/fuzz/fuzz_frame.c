@@ -39,8 +39,9 @@ static void receive(struct fabric *f, unsigned rank, const uint8_t *data, size_t
 /* A RoCE packet near what a queue pair expects, with a correct ICRC; or what trimming has left of it */
 static void near_miss(struct fabric *f, struct input *in)
 {
-	static const uint8_t payload[2048];
+	static uint8_t payload[2048];
 	uint8_t rank = next(in) % 2, opcode = next(in), flags = next(in);
+	payload[3] = opcode == RC_READ_ACK ? next(in) : 0;
 	const struct nic *n = &f->nics[rank], *peer = &f->nics[!rank];
 	const struct qp *q = n->qp_count ? n->qps[0] : NULL;
 	uint8_t frame[2300];
@@ -52,7 +53,7 @@ static void near_miss(struct fabric *f, struct input *in)
 		.dst_ip = n->ip,
 		.src_port = 0xc000,
 		.ttl = 64,
-		.opcode = opcode == RC_CNP ? RC_CNP : opcode & 0x1f,
+		.opcode = opcode == RC_CNP || opcode == RC_READ_ACK ? opcode : opcode & 0x1f,
 		.tos = (uint8_t)((opcode & 32 ? 36 << 2 : flags & 128 ? 26 << 2 : 0) | (flags & 128 ? 3 : 0)), /* marked */
 		.ack_request = flags & 1,
 		.dst_qp = flags & 2 ? next(in) : q->number,
@@ -72,7 +73,7 @@ static void near_miss(struct fabric *f, struct input *in)
 		frame[next(in) % len] ^= next(in);
 		roce_set_icrc(frame, len);
 	}
-	if (opcode & 32 && opcode != RC_CNP && len > 64)
+	if (opcode & 32 && opcode != RC_CNP && opcode != RC_READ_ACK && len > 64)
 		ip_cut(frame, len = 64);
 	if (len)
 		receive(f, rank, frame, len, false);

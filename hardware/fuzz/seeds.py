@@ -234,7 +234,7 @@ def control_seeds() -> Iterator[bytes]:
 
 def frame_seeds() -> Iterator[bytes]:
     """RoCE frames of every opcode, and steps of fuzz_frame.c."""
-    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17, 100, 101, 0x81, 0xC4, 0xC5):
+    for opcode in (0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 17, 100, 101, 0x81, 0xC4, 0xC5, 0xC6):
         frame = _roce(opcode)
         yield frame
         yield frame[:53]

@@ -79,9 +79,10 @@ def test_by_go_back_n_a_gap_in_a_response_is_asked_for_at_once() -> None:
     assert took[1] - took[0] == there + 500_000 + 4096 * 8 / 512e9 * 1e12 + 8 * 4182 * 2.5 + second
 
 
-def test_a_lost_response_takes_one_packet_from_the_readers_window() -> None:
-    """NSCC's window shrinks by what is lost (updateCwndOnNack_NSCC of htsim's uec.cpp), and READs bring it nothing."""
-    hardware = Hardware(timeout_ns=1e9, nic=nic("nscc"))
+def test_a_lost_response_is_a_sign_to_who_sent_it() -> None:
+    """DCTCP: half of what is under way, but no less than two packets (RFC 8257, 3.5; RFC 5681, 3.1); from then on a
+    packet more a round trip, by shares. The reader's window is for the other direction."""
+    hardware = Hardware(timeout_ns=1e9, nic=nic("dctcp"))
     with bare_fabric("star", {"hosts": 2}, hardware) as f:
         f.start(0, 1)
         ends = Ends(f)
@@ -90,9 +91,11 @@ def test_a_lost_response_takes_one_packet_from_the_readers_window() -> None:
             if lost:
                 lose(f, "READ_RESPONSE_FIRST")
             ends.done(1, ends.read(0, 9000))
-            windows += [q["window_bytes"] for q in f.counters()["qps"] if q["rank"] == 0]
+            windows.append({q["rank"]: q["window_bytes"] for q in f.counters()["qps"]})
         ends.over()
-    assert windows[0] - windows[1] == 4096
+    assert windows[0][0] == windows[1][0] == windows[0][1] == 400_000
+    of_one = 8192 + 4096 * 4096 / 8192  # two come behind the cut
+    assert windows[1][1] == int(of_one + 4096 * 4096 / of_one)
 
 
 def test_a_response_says_that_all_before_it_was_taken() -> None:

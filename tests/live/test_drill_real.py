@@ -15,10 +15,12 @@ from drills import measured
 from drills.game import Game
 from drills.sheet import file
 from drills.sheet.case import Case
+from drills.solve.solver import solve
 from drills.stage import Stage
 from testbed.experiment import loads
 from testbed.faults import Injection
 from testbed.world.real import RealWorld
+from tests.parts.rdma_programs import require
 
 # A step takes 9 us, and 150 us more if a frame of it is lost, as in every other one: with one such in 16 it is slow
 TEXT = """
@@ -90,6 +92,37 @@ def test_played_with_the_programs_of_the_hosts(stage: Stage, monkeypatch: pytest
     taken = game.ending.steps_ns
     assert set(taken) == {"healthy", "before", "now"} and taken["healthy"] and taken["before"]
     assert (game.ending.score.where, game.ending.score.what) == (1.0, 1.0)
+
+
+VERBS = """
+title: New jobs do not start
+level: easy
+clock: {real: {dilation: 20000, fifo: true}}
+fabric: {topology: {star: {hosts: 4}}}
+job: {collective: all_reduce, algorithm: ring, size: 64KiB, compute: 50us}
+draw: {bad: {any: nic, carries: job}}
+faults: [{fault: wrong_gid_index, on: $bad}]
+warmup: 200us
+begins: 700us
+question: [healthy, where, what]
+budget: {emulated: 100ms}
+"""
+
+
+def test_rdmas_own_programs_tell_on_the_real_clock_too() -> None:
+    """As on the virtual one (tests/live/test_drill_programs.py); the operator finds it by them."""
+    require("ibv_rc_pingpong", "ibv_devinfo")
+    stage = Stage.up(Case.of(file.loads(VERBS, "d.yaml"), "7Q4", False))
+    try:
+        game = Game(stage)
+        (cause,) = stage.drawn.truth
+        bad = int(cause.place.removeprefix("nic:"))
+        for other, exits in ((bad, [1, 1]), ((bad + 2) % 4, [0, 0])):
+            ended = said(game, f"exec {other} {(bad + 1) % 4} -- ibv_rc_pingpong -g 0 -n 5")
+            assert [row["exit"] for row in ended["ended"]] == exits, ended
+        assert solve(game) == str(cause)
+    finally:
+        stage.close()
 
 
 @contextmanager

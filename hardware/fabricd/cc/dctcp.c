@@ -20,6 +20,7 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 enum { G = CC_OWN, BASE_RTT, AI_PACKETS };
 
@@ -64,7 +65,7 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 	if (ack->t->marked) {
 		cc_set_window(q, s->window * (1 - own->alpha / 2));
 		own->slow_start = 0;
-		own->recover = q->left;
+		own->recover = qp_all_left(q);
 	} else {
 		cc_set_window(q, s->window + cc_param(q, AI_PACKETS) * mtu * (double)ack->bytes / s->window);
 	}
@@ -73,21 +74,21 @@ static void acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
 static void lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets)
 {
 	struct dctcp *own = cc_own(q);
-	double half = (double)(q->left - q->acked) * q->mtu / 2, least = 2.0 * q->mtu;
+	double half = (double)(qp_all_left(q) - qp_all_done(q)) * q->mtu / 2, least = 2.0 * q->mtu;
 
 	/* go-back-N asks for one packet, and for the same again only if what was sent again has not come either */
-	bool again = !q->p->selective && q->acked == own->asked_for && how != CC_LOSS_TIMEOUT;
+	bool again = !q->p->selective && qp_all_done(q) == own->asked_for && how != CC_LOSS_TIMEOUT;
 
 	(void)f;
 	(void)packets;
-	own->asked_for = how == CC_LOSS_TIMEOUT ? UINT64_MAX : q->acked;
-	if (how != CC_LOSS_TIMEOUT && q->acked < own->recover && !again)
+	own->asked_for = how == CC_LOSS_TIMEOUT ? UINT64_MAX : qp_all_done(q);
+	if (how != CC_LOSS_TIMEOUT && qp_all_done(q) < own->recover && !again)
 		return;
 	if (again && half > q->cc_state.window / 2)
 		half = q->cc_state.window / 2; /* nothing new has left meanwhile */
 	own->slow_start = half > least ? half : least;
 	cc_set_window(q, how == CC_LOSS_TIMEOUT ? q->mtu : own->slow_start);
-	own->recover = q->left;
+	own->recover = qp_all_left(q);
 }
 
 static const struct cc_algorithm dctcp = {

@@ -36,6 +36,7 @@
 #include "nic/params.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 #define ADJUST_PACKETS 8
 #define IDLE_NS 1000 /* less delay than that is none */
@@ -94,7 +95,7 @@ static bool adapt(struct fabric *f, struct qp *q, double delay, bool ce)
 	if (own->adapt_at && (own->trimmed || delay > cc_param(q, QUICK_ADAPT)) && own->achieved < own->most / ADAPT_SHARE) {
 		ps_t periods = own->trimmed ? 1 + (f->clock.now - own->adapt_at) / period : 1;
 		cc_set_window(q, own->achieved / (double)periods);
-		own->to_ignore = (double)((q->left - q->acked) * q->mtu);
+		own->to_ignore = (double)((qp_all_left(q) - qp_all_done(q)) * q->mtu);
 		own->ignored = 0;
 		own->trimmed = false;
 		acted = true;

@@ -18,6 +18,7 @@
 #include "plugin/railbed.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 
 #define MOST_OWED 1e9 /* bytes */
 #define LEAST_TIMER (100 * PS_PER_NS) /* between two calls: whoever wants less would not come to an end */
@@ -119,8 +120,8 @@ static void carry_out(struct fabric *f, struct qp *q, ps_t t, const char *entry,
 	flow->now = (double)t / PS_PER_NS;
 	flow->rate = s->rate;
 	flow->window = s->window;
-	flow->sent = q->left;
-	flow->acked = q->acked;
+	flow->sent = qp_all_left(q);
+	flow->acked = qp_all_done(q);
 	flow->timeouts = q->retries;
 	flow->parameter = its->parameter;
 	flow->state = its->state;

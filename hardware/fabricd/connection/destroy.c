@@ -15,9 +15,9 @@
 #include "link/frame.h"
 #include "link/port.h"
 #include "nic/nic.h"
+#include "recovery/reorder.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
 
 static void disown(struct frame *fr)
 {
@@ -58,7 +58,7 @@ static void forget(struct fabric *f, struct nic *n)
 		pacer_flush(f, q);
 		if (q->tx)
 			nic_tx_forget(q->tx, &q->source);
-		reorder_drop(f, q);
+		reorder_drop(f, q->reorder, frame_release);
 	}
 }
 

@@ -40,7 +40,6 @@
 #include "switch/switch.h"
 #include "transport/credit.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
 #include "worker/worker.h"
 
 /* Of a generated flow that is under way */

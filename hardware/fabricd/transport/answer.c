@@ -22,10 +22,10 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "recovery/reorder.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
@@ -48,7 +48,8 @@ static void send_answer(struct fabric *f, struct qp *q, struct roce_packet *pkt,
 	memcpy(pkt->src_mac, q->nic->mac, 6);
 	fr->len = roce_build_unsealed(fr->data, FRAME_HEAD_BYTES - TRAILER_BYTES - TELEMETRY_BYTES(0), pkt);
 	fr->unsealed = true;
-	if (pkt->opcode == RC_ACK && !AETH_IS_TRIMMED(pkt->syndrome) && q->last.present) {
+	bool acks = (pkt->opcode == RC_ACK && !AETH_IS_TRIMMED(pkt->syndrome)) || pkt->opcode == RC_READ_ACK;
+	if (acks && q->last.present) {
 		q->last.seen = (uint16_t)(q->seen < UINT16_MAX ? q->seen : UINT16_MAX);
 		q->last.marked = (uint16_t)(q->marked < UINT16_MAX ? q->marked : UINT16_MAX);
 		q->last.room = q->last.hops;
@@ -166,6 +167,12 @@ void answer_congestion(struct fabric *f, struct qp *q)
 	q->cnp_sent = f->clock.now;
 	n->np_cnps++;
 	answer_control(f, q, q->answers, &(struct roce_packet){.opcode = RC_CNP, .payload = reserved, .payload_bytes = CNP_BYTES});
+}
+
+/* answer_reads() - An acknowledgement of responses (reads.c) */
+void answer_reads(struct fabric *f, struct qp *q, struct roce_packet *pkt)
+{
+	send_answer(f, q, pkt, q->answers->ack_dscp, q->answers->ack_class);
 }
 
 /* answer_control() - A small packet to the peer's congestion control, before all data */

@@ -16,6 +16,7 @@ void answer_come(struct fabric *f, struct qp *q);
 void answer_ahead(struct fabric *f, struct qp *q, bool at_once, bool again);
 void answer_closed(struct fabric *f, struct qp *q, uint32_t taken);
 void answer_congestion(struct fabric *f, struct qp *q);
+void answer_reads(struct fabric *f, struct qp *q, struct roce_packet *pkt);
 void answer_control(struct fabric *f, struct qp *q, const struct nic_params *by, struct roce_packet *pkt);
 
 #endif

@@ -11,7 +11,10 @@
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
+#include "transport/responder.h"
 #include "wire/ethernet.h"
+#include "wire/ip.h"
+#include "wire/roce.h"
 
 #define WINDOW_ACKS 4
 #define LEAST_RATE 1e6 /* bits/s: a packet in some ms, whatever min_rate says */
@@ -70,7 +73,7 @@ void cc_start(struct fabric *f, struct qp *q)
 	cc_stop(q);
 	bool hears = !qp_unreliable(q) || (q->p->cc->notified && !q->p->cc->acked); /* of its packets nothing but notifications comes back */
 	q->cc = q->tx == &q->nic->tx[1] || !hears ? &cc_none : q->p->cc;
-	*s = (struct cc_state){.rate_timer = PS_NEVER};
+	*s = (struct cc_state){.rate_timer = PS_NEVER, .asked = q->left_asked + q->responses_left};
 	memset(cc_own(q), 0, q->cc->state_bytes);
 	s->rate = s->line_rate = q->tx->port->cable ? (double)q->tx->port->cable->p.rate_bps : 1e12;
 	if (q->tx == &q->nic->tx[0] && (!q->cc->arrived || q->cc->acked)) /* without a window of its own, credit is the limit */
@@ -95,7 +98,7 @@ void cc_stop(struct qp *q)
 void cc_restart(struct fabric *f, struct qp *q)
 {
 	cc_start(f, q);
-	q->cc_state.window_end = q->left;
+	q->cc_state.window_end = qp_all_left(q);
 	pacer_kick(f, q);
 }
 
@@ -125,12 +128,26 @@ ps_t cc_answered(const struct qp *q, const struct frame *fr)
 	return t.present ? (ps_t)t.sent_ps : 0;
 }
 
-void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack)
+/* cc_told() - An acknowledgement has come in, with what its control wants to know; how many packets it is about is set */
+void cc_told(struct fabric *f, struct qp *q, const struct cc_ack *of, const struct roce_packet *pkt, const struct frame *fr)
 {
-	if (!q->cc->acked)
+	struct hop hops[HOPS_MAX];
+	struct telemetry t = {.hop = hops};
+
+	if (!q->cc->acked || !q->cc->telemetry)
 		return;
+	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
+	struct cc_ack ack = {
+		.bytes = of->packets * q->mtu,
+		.packets = of->packets,
+		.full = of->full,
+		.acked = qp_all_done(q),
+		.rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0,
+		.switches = pkt->ttl < TTL_SENT ? TTL_SENT - pkt->ttl : 0,
+		.t = &t,
+	};
 	cc_catch_up(f, q);
-	q->cc->acked(f, q, ack);
+	q->cc->acked(f, q, &ack);
 	pacer_kick(f, q);
 }
 
@@ -216,7 +233,7 @@ bool cc_round_over(struct qp *q, const struct cc_ack *ack)
 {
 	if (ack->acked <= q->cc_state.window_end)
 		return false;
-	q->cc_state.window_end = q->left;
+	q->cc_state.window_end = qp_all_left(q);
 	return true;
 }
 

@@ -20,13 +20,14 @@ struct demand;
 struct fabric;
 struct frame;
 struct qp;
+struct roce_packet;
 
 /* How a packet was found to be lost */
 enum cc_loss { CC_LOSS_NAK, CC_LOSS_TIMEOUT, CC_LOSS_TRIMMED, CC_LOSS_TRIMMED_LAST_HOP };
 
 struct cc_ack {
 	uint64_t bytes, packets; /* newly known to have come, in order or not */
-	uint64_t acked;		 /* packet number up to which all is acknowledged */
+	uint64_t acked;		 /* packets up to which all is acknowledged (qp_all_done) */
 	ps_t rtt;		 /* 0: not known */
 	bool full;		 /* of a packet as long as the MTU */
 	uint32_t switches;	 /* on the way, by the TTL */
@@ -55,7 +56,8 @@ struct cc_state {
 	double rate, line_rate; /* rate == line_rate: not paced */
 	double window;		/* of payload under way; 0: no limit */
 	ps_t rate_timer;	/* when the rate grows by itself; PS_NEVER: it does not */
-	uint64_t window_end;	/* packet number that ends the round trip under way */
+	uint64_t window_end;	/* number of the packet that ends the round trip under way (qp_all_left) */
+	uint64_t asked;		/* behind the last that has left and asks to be acknowledged */
 };
 
 struct cc_algorithm {
@@ -106,7 +108,7 @@ void cc_stop(struct qp *q);
 void cc_catch_up(struct fabric *f, struct qp *q);
 void cc_sent(struct fabric *f, struct qp *q, uint32_t frame_bytes);
 ps_t cc_answered(const struct qp *q, const struct frame *fr);
-void cc_acked(struct fabric *f, struct qp *q, const struct cc_ack *ack);
+void cc_told(struct fabric *f, struct qp *q, const struct cc_ack *of, const struct roce_packet *pkt, const struct frame *fr);
 void cc_notified(struct fabric *f, struct qp *q);
 void cc_lost(struct fabric *f, struct qp *q, enum cc_loss how, uint32_t packets);
 uint8_t cc_hops(const struct qp *q);

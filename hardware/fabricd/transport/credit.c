@@ -30,6 +30,7 @@
 #include "transport/credit.h"
 #include "transport/qp.h"
 #include "transport/repeat.h"
+#include "transport/responder.h"
 #include "wire/roce.h"
 
 #define MOST_DOUBLED 16
@@ -77,17 +78,17 @@ static uint64_t message_rest(const struct qp *q)
 	return sent < wr->length ? wr->length - sent : 0;
 }
 
-/* Bytes that have not left: of its message, or of all its requests */
+/* Bytes that have not left: of its message and of the READ that it answers, or of all its requests and its peer's READs */
 static uint64_t new_bytes(const struct qp *q)
 {
-	return q->cc->by_message ? message_rest(q) : q->credit->unsent;
+	return q->cc->by_message ? message_rest(q) + responder_rest(q, false) : q->credit->unsent;
 }
 
 static uint64_t backlog(const struct qp *q)
 {
 	uint64_t again = q->sent_max - q->send + (q->repeat ? q->repeat->lost : 0);
 
-	return new_bytes(q) + again * q->mtu;
+	return new_bytes(q) + again * q->mtu + responder_rest(q, true);
 }
 
 /* credit_start() - The control of a queue pair begins, with credit or without */
@@ -104,6 +105,7 @@ void credit_start(struct fabric *f, struct qp *q)
 		uint64_t sent = q->sent_max > wr->first ? (q->sent_max - wr->first) * q->mtu : 0, all = wr->length ? wr->length : 1;
 		c->unsent += sent < all ? all - sent : 0;
 	}
+	c->unsent += responder_unsent(q);
 	c->left = (int64_t)cc_param(q, CC_INITIAL);
 	c->speculates = !q->cc->by_message;
 	c->since = f->clock.now;
@@ -119,15 +121,30 @@ void credit_release(struct qp *q)
 /* credit_posted() - There is a message more to send */
 void credit_posted(struct qp *q, const struct send_wr *wr)
 {
+	if (!q->cc->arrived)
+		return;
+	credit_owed(q, wr->length && !wr_reads(wr) ? wr->length : 1);
+}
+
+/* credit_owed() - So many bytes more are to be sent, of a message or of a response */
+void credit_owed(struct qp *q, uint64_t bytes)
+{
 	struct credit *c = q->credit;
 	double initial = cc_param(q, CC_INITIAL);
 
 	if (!q->cc->arrived)
 		return;
 	bool idle = !c->unsent;
-	c->unsent += wr->length && !wr_reads(wr) ? wr->length : 1;
+	c->unsent += bytes;
 	if (q->cc->speculates && idle && (double)c->left < initial)
 		c->left = (int64_t)initial;
+}
+
+/* credit_dropped() - So many of them need not be sent any more */
+void credit_dropped(struct qp *q, uint64_t bytes)
+{
+	if (q->cc->arrived)
+		q->credit->unsent -= bytes < q->credit->unsent ? bytes : q->credit->unsent;
 }
 
 /* credit_open() - May a packet go? */
@@ -136,22 +153,33 @@ bool credit_open(const struct qp *q)
 	return !q->cc->arrived || q->credit->left > 0 || begins(q);
 }
 
+static void spend(struct qp *q, uint32_t bytes, bool begins, uint64_t length, bool new)
+{
+	struct credit *c = q->credit;
+
+	if (begins) {
+		double most = cc_param(q, CC_INITIAL);
+		c->left = (c->left > 0 ? 0 : c->left) + (int64_t)((double)length < most ? (double)length : most);
+	}
+	c->left -= charge(bytes);
+	if (new)
+		c->unsent -= charge(bytes) < c->unsent ? charge(bytes) : c->unsent;
+}
+
 /* credit_spend() - The next packet goes
  * @new:	For the first time
  */
 void credit_spend(struct qp *q, uint32_t bytes, bool new)
 {
-	struct credit *c = q->credit;
+	if (q->cc->arrived)
+		spend(q, bytes, new && begins(q), SEND_WR(q, q->send_wr_index)->length, new);
+}
 
-	if (!q->cc->arrived)
-		return;
-	if (new && begins(q)) {
-		double length = (double)SEND_WR(q, q->send_wr_index)->length, most = cc_param(q, CC_INITIAL);
-		c->left = (c->left > 0 ? 0 : c->left) + (int64_t)(length < most ? length : most);
-	}
-	c->left -= charge(bytes);
-	if (new)
-		c->unsent -= charge(bytes) < c->unsent ? charge(bytes) : c->unsent;
+/* credit_answers() - Likewise a response; @begins: of a READ of so many bytes the first one, or 0 */
+void credit_answers(struct qp *q, uint32_t bytes, uint64_t begins, bool new)
+{
+	if (q->cc->arrived)
+		spend(q, bytes, begins && q->cc->by_message, begins, new);
 }
 
 static struct demand demand_of(struct qp *q)
@@ -186,7 +214,9 @@ void credit_say(struct fabric *f, struct qp *q, struct frame *fr)
 
 static bool waits(const struct qp *q)
 {
-	return q->cc->arrived && q->state == QP_READY && !credit_open(q) && backlog(q);
+	bool begins_one = q->cc->by_message && responder_begins(q);
+
+	return q->cc->arrived && q->state == QP_READY && !credit_open(q) && !begins_one && backlog(q);
 }
 
 static void request(struct fabric *f, struct qp *q)

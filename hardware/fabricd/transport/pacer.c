@@ -37,6 +37,7 @@
 #include "transport/qp.h"
 #include "transport/reads.h"
 #include "transport/repeat.h"
+#include "transport/responder.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
 
@@ -150,7 +151,9 @@ bool qp_slow(const struct qp *q, uint32_t frame_bytes)
 /* A round trip's last packet, and each one of a slow queue pair, asks to be acknowledged: known only now */
 static void ask(struct qp *q, struct frame *fr)
 {
-	bool round = q->cc->rounds && fr->number >= q->cc_state.window_end && q->left_asked <= q->cc_state.window_end;
+	struct cc_state *s = &q->cc_state;
+	uint64_t number = fr->response ? qp_all_left(q) : fr->number + q->responses_left;
+	bool round = q->cc->rounds && number >= s->window_end && s->asked <= s->window_end;
 
 	if (!fr->asks && (round || qp_slow(q, fr->len))) {
 		fr->asks = true;
@@ -159,6 +162,10 @@ static void ask(struct qp *q, struct frame *fr)
 			roce_seal(fr->data);
 	}
 	if (!fr->asks)
+		return;
+	if (s->asked <= number)
+		s->asked = number + 1;
+	if (fr->response)
 		return;
 	if (q->asked <= fr->number)
 		q->asked = fr->number + 1;
@@ -175,16 +182,13 @@ static ps_t held_up(const struct fabric *f, const struct qp *q, const struct fra
 }
 
 /* A packet of its own leaves, and not a response */
-static void own_left(struct fabric *f, struct qp *q, struct frame *fr)
+static void own_left(struct fabric *f, struct qp *q, const struct frame *fr)
 {
-	if (qp_unreliable(q)) {
-		q->left = fr->number + 1;
-		return;
-	}
-	ask(q, fr);
 	uint64_t behind = reads_behind(q, fr->number);
-	if (fr->asks && q->left_asked < behind)
+	if (fr->asks && q->left_asked < behind) {
 		q->left_asked = behind;
+		q->cc_state.asked = behind + q->responses_left;
+	}
 	if (q->p->selective) {
 		for (uint64_t n = fr->number; n < (fr->number < q->left ? fr->number + 1 : behind); n++)
 			repeat_left(f, q, n);
@@ -207,9 +211,16 @@ void pacer_sent(struct fabric *f, struct frame *fr)
 	q->tx_packets++;
 	q->tx_bytes += fr->payload;
 	cc_catch_up(f, q);
-	if (!fr->response)
-		own_left(f, q, fr);
-	if (q->cc->telemetry && !fr->response)
+	if (qp_unreliable(q)) {
+		q->left = fr->number + 1;
+	} else {
+		ask(q, fr);
+		if (fr->response)
+			responder_left(q, fr);
+		else
+			own_left(f, q, fr);
+	}
+	if (q->cc->telemetry)
 		telemetry_sent(fr->data, frame_near(fr), fr->away, (uint64_t)f->clock.now);
 	ps_t late = held_up(f, q, fr);
 	cc_sent(f, q, fr->len);

@@ -5,7 +5,7 @@
  * With `ordering: any` each packet of a write is a write of its own on the wire (WRITE_ONLY), with the address of its
  * payload: so it is placed when it comes, whatever is missing before it (UEC 1.0: RUD; mlx5: out-of-order data placement).
  * What comes a second time is not placed again: by then the memory may be the worker's.  Sends, engines, and what may
- * not be written wait for their turn (reorder.c).
+ * not be written wait for their turn (recovery/reorder.c).
  *
  * Two bits that the BTH reserves otherwise say what such packets are parts of:
  *
@@ -23,9 +23,9 @@
 #include "engine/fabric.h"
 #include "link/frame.h"
 #include "nic/nic.h"
+#include "recovery/reorder.h"
 #include "transport/place.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
 #include "wire/roce.h"
 
 /* Return: whether it was made here, and not left to the thread that copies */
@@ -168,10 +168,10 @@ struct early place_look(const struct qp *q, const struct roce_packet *pkt, struc
 /* The immediate that ends the row of packet @n, if all from there to it are here */
 static struct early *end_of_row(const struct qp *q, uint64_t *n)
 {
-	struct early *e = reorder_at(q, *n);
+	struct early *e = reorder_at(q->reorder, q->expected, *n);
 
 	while (e && e->placed && !e->ends) {
-		e = reorder_at(q, ++*n);
+		e = reorder_at(q->reorder, q->expected, ++*n);
 		if (e && !e->part && !e->after)
 			return NULL;
 	}
@@ -181,10 +181,10 @@ static struct early *end_of_row(const struct qp *q, uint64_t *n)
 /* Are all packets of a row before packet @n here? */
 static bool row_is_here(const struct qp *q, uint64_t n)
 {
-	const struct early *e = reorder_at(q, n);
+	const struct early *e = reorder_at(q->reorder, q->expected, n);
 
 	while (e && e->placed && (e->part || e->after))
-		e = reorder_at(q, --n);
+		e = reorder_at(q->reorder, q->expected, --n);
 	return e && e->placed;
 }
 
@@ -202,7 +202,7 @@ void place_end(struct fabric *f, struct qp *q, uint64_t n, ps_t visible)
 
 	frame_parse(fr, &pkt);
 	q->message_bytes = pkt.payload_bytes;
-	for (; reorder_at(q, n)->part; n--)
+	for (; reorder_at(q->reorder, q->expected, n)->part; n--)
 		q->message_bytes += q->mtu;
 	place_complete(f, q, &pkt, visible);
 	q->message_bytes = in_order;

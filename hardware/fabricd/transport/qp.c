@@ -8,14 +8,14 @@
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "nic/nic.h"
+#include "recovery/reorder.h"
 #include "transport/congestion.h"
 #include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/pacer.h"
 #include "transport/qp.h"
-#include "transport/reads.h"
-#include "transport/reorder.h"
 #include "transport/repeat.h"
+#include "transport/responder.h"
 #include "wire/roce.h"
 
 #define FIRST_QP_NUMBER 16
@@ -98,7 +98,7 @@ static void let_go(struct qp *q)
 		free(RECV_WR(q, q->rq.head)->pieces);
 	free(q->sq.at);
 	free(q->rq.at);
-	reorder_release(q);
+	reorder_release(q->reorder);
 	repeat_release(q);
 	responder_release(q);
 	telemetry_release(&q->last);

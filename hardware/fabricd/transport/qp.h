@@ -1,7 +1,7 @@
 /* Queue pairs: reliable connections
  *
  * A queue pair takes requests (qp.c), cuts them into packets of the path MTU and sends them until they are
- * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, reorder.c) or in any (place.c).  Its
+ * acknowledged (send.c).  It takes its peer's packets, in order (receive.c, recovery/reorder.c) or in any (place.c).  Its
  * congestion control says when packets may leave the NIC (congestion.c, pacer.c).  It has an owner: a worker, a generated flow or an engine in the NIC.
  * The owner's table says where payload comes from and who is told.
  */
@@ -104,8 +104,7 @@ struct qp {
 	uint16_t came_by; /* source port of the last data packet that came in */
 	bool came_marked, own_class; /* not the NIC's */
 	bool alone, any_order; /* its writes, and those of its peer, are placed in any order (place.c) */
-	bool responds; /* its last packet was a response */
-	bool untold; /* sender: the last request was a write without an immediate */
+	bool responds, untold; /* its last packet was a response; sender: the last request was a write without an immediate */
 	uint8_t dscp, class;
 	uint32_t send_wr_index; /* request that `send` belongs to */
 	/* sender: packets are counted from the first PSN, a PSN is their low 24 bits */
@@ -114,10 +113,10 @@ struct qp {
 	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
 	uint64_t barred; /* of the first request that is bad: the first packet; or UINT64_MAX */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
-	uint64_t told; /* reads.c: behind the last packet that its peer has taken */
-	uint64_t read_again; /* behind the packet that was missing and asked for again last */
+	uint64_t told, read_again; /* reads.c: behind the last packet that its peer has taken; and that was missing and asked for again */
 	uint32_t reads; /* READs and atomic operations under way */
-	struct responder *responder; /* what it owes its peer, or NULL */
+	struct responder *responder; /* what it owes its peer, or NULL (responder.c) */
+	uint64_t responses_taken, responses_left, responses_done; /* packets of its READs; of its peer's that left; that came or are lost */
 	uint64_t first, send, acked, sent_max; /* first of all, next to send, first not acknowledged, first never sent */
 	struct lender lent; /* payload that is under way */
 	ps_t timer, rnr_until;
@@ -212,6 +211,7 @@ struct send_wr *qp_request_of(const struct qp *q, uint64_t n);
 void qp_acknowledged(struct fabric *f, struct qp *q, const struct roce_packet *pkt, const struct frame *fr);
 bool qp_slow(const struct qp *q, uint32_t frame_bytes);
 bool qp_has_new(const struct qp *q);
+uint64_t qp_under_way(const struct qp *q);
 bool qp_has_work(const struct fabric *f, const struct qp *q);
 void qp_go_back(struct fabric *f, struct qp *q);
 void trimmed_receive(struct fabric *f, struct nic *n, const struct roce_packet *pkt, struct frame *fr);

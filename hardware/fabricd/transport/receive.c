@@ -2,18 +2,16 @@
  *
  * Theory of Operation
  *
- * Packets are taken in order.  A packet ahead of the expected number means loss.  It
- * is answered by one NAK (sequence error), and no other is sent until the expected
- * packet has come.  With selective repeat it is kept until then (reorder.c), and its
- * payload crosses PCIe at once: what is left for its turn is the completion, and with
- * `ordering: any` not even that (place.c).  What is said of it, and when, is in answer.c.
- * A packet behind the expected number is a duplicate, and acknowledged again if it asks
- * for it.  A message that needs a receive request while none is posted is answered with an
- * RNR NAK and not taken.
+ * Packets are taken in order.  A packet ahead of the expected number means loss.  It is answered by one NAK (sequence
+ * error), and no other is sent until the expected packet has come.  With selective repeat it is kept until then
+ * (recovery/reorder.c), and its payload crosses PCIe at once: what is left for its turn is the completion, and with
+ * `ordering: any` not even that (place.c).  What is said of it, and when, is in answer.c.  A packet behind the expected
+ * number is a duplicate, and acknowledged again if it asks for it.  A message that needs a receive request while none is
+ * posted is answered with an RNR NAK and not taken.
  *
- * Payload is written to the worker's region when the packet arrives, from the frame or
- * from the sender's memory (link/lent.c); in the latter case perhaps by another processor
- * (base/copies.c).  The worker is told when the NIC's PCIe writes up to it are done.
+ * Payload is written to the worker's region when the packet arrives, from the frame or from the sender's memory
+ * (link/lent.c); in the latter case perhaps by another processor (base/copies.c).  The worker is told when the NIC's PCIe
+ * writes up to it are done.
  */
 #include <string.h>
 
@@ -25,6 +23,7 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "recovery/reorder.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
 #include "transport/credit.h"
@@ -32,7 +31,7 @@
 #include "transport/place.h"
 #include "transport/qp.h"
 #include "transport/reads.h"
-#include "transport/reorder.h"
+#include "transport/responder.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
 #include "wire/telemetry.h"
@@ -61,7 +60,7 @@ static void answer_not_ready(struct fabric *f, struct qp *q)
 	answer(f, q, (uint8_t)(AETH_RNR_NAK | (q->own ? q->own->rnr_timer : 0)), q->expected, q->msn);
 	q->nak_sent = true;
 	if (!q->any_order) /* what has completed in any order must not come twice */
-		reorder_drop(f, q);
+		reorder_drop(f, q->reorder, frame_release);
 }
 
 /* Is the first packet of a message acceptable?  Sets up the message */
@@ -88,12 +87,6 @@ static bool begin(struct fabric *f, struct qp *q, const struct roce_packet *pkt)
 	return true;
 }
 
-static void say_written(struct fabric *f, struct qp *q, ps_t visible)
-{
-	if (q->owner->ops->written)
-		q->owner->ops->written(f, q, visible);
-}
-
 /* A message has come whole, but the key that it is to invalidate cannot be: its receive and the queue pair end, and its sender is
  * told nothing (class J of 9.9.3.2)
  */
@@ -107,8 +100,8 @@ static void received(struct fabric *f, struct qp *q, const struct roce_packet *p
 {
 	q->in_message = false;
 	q->msn = (q->msn + 1) & PSN_MASK;
-	if (roce_is_write(pkt->opcode))
-		say_written(f, q, visible);
+	if (roce_is_write(pkt->opcode) && q->owner->ops->written)
+		q->owner->ops->written(f, q, visible);
 	if (roce_invalidates(pkt->opcode) && !(q->owner->ops->invalidate && q->owner->ops->invalidate(q, pkt->imm))) {
 		invalidates_nothing(f, q);
 		return;
@@ -238,7 +231,7 @@ static void take_kept(struct fabric *f, struct qp *q)
 	uint32_t count = 0;
 	bool taken = true, told = true;
 
-	for (; taken && reorder_take(q, &e); count += taken) {
+	for (; taken && reorder_take(q->reorder, q->expected, &e); count += taken) {
 		if (!e.frame)
 			taken = pass(f, q, &e);
 		else
@@ -269,7 +262,8 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 {
 	uint8_t *at;
 	struct early e = place_look(q, pkt, fr, answers(q, pkt), &at);
-	enum kept kept = q->answers->selective && !q->nic->p.takes_in_order ? reorder_keep(q, ahead, &e) : KEPT_NOT;
+	bool keeps = q->answers->selective && !q->nic->p.takes_in_order;
+	enum kept kept = keeps ? reorder_keep(&q->reorder, q->answers->reorder_packets, q->expected, ahead, &e) : KEPT_NOT;
 
 	if (kept == KEPT_BEFORE)
 		q->nic->duplicate_request++;
@@ -280,8 +274,8 @@ static bool came_ahead(struct fabric *f, struct qp *q, const struct roce_packet 
 		ps_t visible = place_pcie(f, q, place_crosses(q, e.placed ? pkt->rkey : q->message_rkey, pkt->payload_bytes));
 		if (at)
 			place_copy(f, q, at, pkt, fr, 0);
-		if (e.placed && !e.ends)
-			say_written(f, q, visible);
+		if (e.placed && !e.ends && q->owner->ops->written)
+			q->owner->ops->written(f, q, visible);
 		if (e.placed)
 			place_end(f, q, q->expected + ahead, visible);
 	}
@@ -384,6 +378,8 @@ void transport_receive(struct fabric *f, struct nic *n, const struct roce_packet
 		qp_acknowledged(f, q, pkt, fr);
 	else if (roce_is_response(pkt->opcode))
 		reads_came(f, q, pkt, fr);
+	else if (pkt->opcode == RC_READ_ACK)
+		responder_told(f, q, pkt, fr);
 	else if (pkt->opcode == RC_CNP)
 		cc_notified(f, q);
 	else if (pkt->opcode == RC_CREDIT)

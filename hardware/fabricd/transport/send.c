@@ -48,6 +48,7 @@
 #include "transport/qp.h"
 #include "transport/reads.h"
 #include "transport/repeat.h"
+#include "transport/responder.h"
 #include "wire/ethernet.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
@@ -61,13 +62,25 @@ void qp_ready(struct fabric *f, struct qp *q)
 	nic_tx_ready(f, q->tx, &q->source);
 }
 
+/* Of the numbers under way those that are packets of its own */
+static uint64_t own_under_way(const struct qp *q, uint64_t numbers)
+{
+	uint64_t reads = q->reads ? reads_numbers(q) : 0;
+
+	return numbers > reads ? numbers - reads : numbers > 0;
+}
+
+/* qp_under_way() - Packets that may be on their way, of its own and responses */
+uint64_t qp_under_way(const struct qp *q)
+{
+	return own_under_way(q, repeat_under_way(q)) + responder_under_way(q);
+}
+
 static bool window_open(const struct qp *q)
 {
-	uint64_t under_way = repeat_under_way(q);
-
-	if (under_way && q->asked <= q->acked)
+	if (q->asked <= q->acked && repeat_under_way(q))
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
-	return cc_window_open(q, under_way) || repeat_enters(q);
+	return cc_window_open(q, qp_under_way(q)) || repeat_enters(q);
 }
 
 /* qp_has_new() - Is there a new packet, and room for it at the receiver? */
@@ -125,7 +138,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 {
 	const struct nic_params *p = q->p;
 	uint32_t gap = cc_ack_gap(q);
-	uint64_t under_way = p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked;
+	uint64_t under_way = own_under_way(q, p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked) + responder_under_way(q);
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1 - q->first, p->ack_every);
 
 	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
@@ -302,20 +315,10 @@ static bool full(const struct qp *q, uint64_t n)
 /* @ack: whatever is known before the packet was read */
 static void tell_cc(struct fabric *f, struct qp *q, struct cc_ack *ack, const struct roce_packet *pkt, const struct frame *fr)
 {
-	struct hop hops[HOPS_MAX];
-	struct telemetry t = {.hop = hops};
 	uint64_t delivered = repeat_delivered(q);
 
-	if (!q->cc->telemetry)
-		return;
-	telemetry_read(fr->data, frame_near(fr), fr->away, &t);
 	ack->packets = delivered > ack->packets ? delivered - ack->packets : 0;
-	ack->bytes = ack->packets * q->mtu;
-	ack->acked = q->acked;
-	ack->rtt = t.present ? f->clock.now - (ps_t)t.sent_ps : 0;
-	ack->switches = pkt->ttl < TTL_SENT ? TTL_SENT - pkt->ttl : 0;
-	ack->t = &t;
-	cc_acked(f, q, ack);
+	cc_told(f, q, ack, pkt, fr);
 }
 
 /* What an acknowledgement's bitmap says of packets ahead */

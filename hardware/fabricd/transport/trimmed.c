@@ -30,12 +30,12 @@
 #include "link/port.h"
 #include "nic/nic.h"
 #include "nic/params.h"
+#include "recovery/reorder.h"
 #include "transport/answer.h"
 #include "transport/congestion.h"
 #include "transport/credit.h"
 #include "transport/multipath.h"
 #include "transport/qp.h"
-#include "transport/reorder.h"
 #include "transport/repeat.h"
 #include "wire/ip.h"
 #include "wire/roce.h"
@@ -98,7 +98,7 @@ static void data_trimmed(struct fabric *f, struct qp *q, const struct roce_packe
 	q->nic->rx_trimmed++;
 	q->came_by = pkt->src_port;
 	q->came_marked = (pkt->tos & ECN_CE) == ECN_CE;
-	if (ahead < 0 || (q->reorder && reorder_has(q, n)))
+	if (ahead < 0 || (q->reorder && reorder_has(q->reorder, q->expected, n)))
 		came_before(f, q, pkt, ahead);
 	else if (q->answers->selective)
 		say_trimmed(f, q, pkt, n, last_hop);

@@ -103,6 +103,7 @@ const char *roce_opcode_name(uint8_t op)
 	case RC_CNP: return "CNP";
 	case RC_CREDIT: return "CREDIT";
 	case RC_REQUEST: return "REQUEST";
+	case RC_READ_ACK: return "READ_ACK";
 	case OFF_CONTRIBUTE: return "CONTRIBUTE";
 	case OFF_RESULT: return "RESULT";
 	case OFF_MULTICAST: return "MULTICAST";

@@ -65,6 +65,7 @@ enum roce_opcode {
 	OFF_PARTIAL = 0xc3, /* a sum of some ranks, by best effort: `offset` is their bitmap, `more` the number */
 	RC_CREDIT = 0xc4, /* what a sender was granted so far (wire/credit.c) */
 	RC_REQUEST = 0xc5, /* and what it asks for */
+	RC_READ_ACK = 0xc6, /* which responses were taken (transport/responder.c) */
 };
 
 /* Our extension header behind the BTH of an offload's packets */

@@ -23,7 +23,7 @@ OPCODES = {
     20: "FETCH_ADD", 22: "SEND_LAST_INV", 23: "SEND_ONLY_INV", _ACK: "ACKNOWLEDGE",
     100: "UD_SEND_ONLY", 101: "UD_SEND_ONLY_IMM", 0x81: "CNP",
     0xC0: "CONTRIBUTE", 0xC1: "RESULT", 0xC2: "MULTICAST",
-    0xC3: "PARTIAL", 0xC4: "CREDIT", 0xC5: "REQUEST",
+    0xC3: "PARTIAL", 0xC4: "CREDIT", 0xC5: "REQUEST", 0xC6: "READ_ACK",
 }  # fmt: skip
 OPCODES |= {0x20 | number: f"UC_{name}" for number, name in OPCODES.items() if number < 12}
 """Those of connections and datagrams, the notification, and what fabricd's accelerators and NICs use."""

@@ -1,13 +1,12 @@
 /* Selective repeat, receiving side: what came ahead (reorder.c) */
-#ifndef TRANSPORT_REORDER_H
-#define TRANSPORT_REORDER_H
+#ifndef RECOVERY_REORDER_H
+#define RECOVERY_REORDER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct fabric;
 struct frame;
-struct qp;
 
 /* A packet that came ahead: it waits in its frame, or its payload was placed.  Nothing of both: it has not come */
 struct early {
@@ -30,13 +29,13 @@ struct reorder {
 
 enum kept { KEPT_NOT, KEPT_BEFORE, KEPT };
 
-enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e);
-bool reorder_take(struct qp *q, struct early *e);
-struct early *reorder_at(const struct qp *q, uint64_t n);
-bool reorder_has(const struct qp *q, uint64_t n);
+enum kept reorder_keep(struct reorder **at, uint32_t room, uint64_t expected, uint32_t ahead, const struct early *e);
+bool reorder_take(struct reorder *r, uint64_t n, struct early *e);
+struct early *reorder_at(struct reorder *r, uint64_t expected, uint64_t n);
+bool reorder_has(const struct reorder *r, uint64_t expected, uint64_t n);
 uint32_t reorder_bits(const struct reorder *r, uint64_t n);
 uint64_t reorder_next(const struct reorder *r, uint64_t n);
-void reorder_drop(struct fabric *f, struct qp *q);
-void reorder_release(struct qp *q);
+void reorder_drop(struct fabric *f, struct reorder *r, void (*release)(struct fabric *f, struct frame *fr));
+void reorder_release(struct reorder *r);
 
 #endif

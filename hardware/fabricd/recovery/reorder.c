@@ -11,10 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/fabric.h"
-#include "link/frame.h"
-#include "transport/qp.h"
-#include "transport/reorder.h"
+#include "recovery/reorder.h"
 
 #define WORD_BITS 64
 
@@ -50,15 +47,13 @@ static struct reorder *reorder_new(uint32_t room)
 }
 
 /* reorder_keep() - Keep what came @ahead of the expected packet, unless there is no room or it is there already */
-enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e)
+enum kept reorder_keep(struct reorder **at, uint32_t room, uint64_t expected, uint32_t ahead, const struct early *e)
 {
-	struct reorder *r = q->reorder;
+	struct reorder *r = *at ? *at : (*at = reorder_new(room));
 
-	if (!r)
-		r = q->reorder = reorder_new(q->answers->reorder_packets);
 	if (ahead >= r->room)
 		return KEPT_NOT;
-	uint64_t n = q->expected + ahead;
+	uint64_t n = expected + ahead;
 	uint64_t *word = word_of(r, n), bit = 1ull << n % WORD_BITS;
 	if (*word & bit)
 		return KEPT_BEFORE;
@@ -74,20 +69,19 @@ enum kept reorder_keep(struct qp *q, uint32_t ahead, const struct early *e)
 }
 
 /* reorder_take() - The expected packet
+ * @n:		Its number
  * @e:		Set to what is known of it
  *
  * Return: whether it has come already
  */
-bool reorder_take(struct qp *q, struct early *e)
+bool reorder_take(struct reorder *r, uint64_t n, struct early *e)
 {
-	struct reorder *r = q->reorder;
-
 	if (!r || !r->held)
 		return false;
-	uint64_t *word = word_of(r, q->expected), bit = 1ull << q->expected % WORD_BITS;
+	uint64_t *word = word_of(r, n), bit = 1ull << n % WORD_BITS;
 	if (!(*word & bit))
 		return false;
-	struct early *slot = slot_of(r, q->expected);
+	struct early *slot = slot_of(r, n);
 	*e = *slot;
 	*slot = (struct early){0};
 	*word &= ~bit;
@@ -97,17 +91,15 @@ bool reorder_take(struct qp *q, struct early *e)
 }
 
 /* reorder_has() - Has packet @n come ahead? */
-bool reorder_has(const struct qp *q, uint64_t n)
+bool reorder_has(const struct reorder *r, uint64_t expected, uint64_t n)
 {
-	const struct reorder *r = q->reorder;
-
-	return n > q->expected && n < r->end && *word_of(r, n) >> n % WORD_BITS & 1;
+	return n > expected && n < r->end && *word_of(r, n) >> n % WORD_BITS & 1;
 }
 
 /* reorder_at() - Packet @n, if it has come ahead; or NULL */
-struct early *reorder_at(const struct qp *q, uint64_t n)
+struct early *reorder_at(struct reorder *r, uint64_t expected, uint64_t n)
 {
-	return reorder_has(q, n) ? slot_of(q->reorder, n) : NULL;
+	return reorder_has(r, expected, n) ? slot_of(r, n) : NULL;
 }
 
 /* reorder_bits() - Which of packet @n and the 31 behind it have come ahead: bit 0 is @n's.  All are behind the expected one */
@@ -137,15 +129,13 @@ uint64_t reorder_next(const struct reorder *r, uint64_t n)
 	return n < r->end ? n : r->end;
 }
 
-/* reorder_drop() - Forget everything that came ahead: the sender starts anew from the expected packet */
-void reorder_drop(struct fabric *f, struct qp *q)
+/* reorder_drop() - Forget everything that came ahead: the sender starts anew from the expected packet; frames are given back */
+void reorder_drop(struct fabric *f, struct reorder *r, void (*release)(struct fabric *f, struct frame *fr))
 {
-	struct reorder *r = q->reorder;
-
 	for (uint32_t i = 0; r && i < r->room; i++)
 		if (here(&r->slot[i])) {
 			if (r->slot[i].frame)
-				frame_release(f, r->slot[i].frame);
+				release(f, r->slot[i].frame);
 			r->slot[i] = (struct early){0};
 			r->held--;
 		}
@@ -156,9 +146,9 @@ void reorder_drop(struct fabric *f, struct qp *q)
 	}
 }
 
-void reorder_release(struct qp *q)
+void reorder_release(struct reorder *r)
 {
-	if (q->reorder)
-		free(q->reorder->here);
-	free(q->reorder);
+	if (r)
+		free(r->here);
+	free(r);
 }
