@@ -93,7 +93,7 @@ def hash_of(stdout: str) -> str:
 def checkout(place: Place) -> Way:
     """From nothing: the lines that it says are timed as they come."""
     began = said = time.monotonic()
-    silent = 0.0
+    silent, before = 0.0, ""
     log: list[str] = []
     with (place.scratch / "stdout").open("w+") as out:
         child = subprocess.Popen(
@@ -103,7 +103,9 @@ def checkout(place: Place) -> Way:
         assert child.stderr
         for line in child.stderr:
             now = time.monotonic()
-            silent, said = max(silent, now - said), now
+            if now - said > silent:
+                silent, before = now - said, line.strip()
+            said = now
             log.append(line)
         if child.wait():
             raise Failed(f"./setup.sh run ended with {child.returncode}: {''.join(log)[-1500:]}")
@@ -112,7 +114,11 @@ def checkout(place: Place) -> Way:
         out.seek(0)
         way = Way(hash_of(out.read()))
     megabytes = int(call(["du", "-sm", ".venv"], place.clone).split()[0])
-    way.notes = [f"{took:.0f} s from nothing", f"silent for {silent:.1f} s at most", f".venv {megabytes} MB"]
+    way.notes = [
+        f"{took:.0f} s from nothing",
+        f"silent for {silent:.1f} s at most, before {before!r:.60}",
+        f".venv {megabytes} MB",
+    ]
     if megabytes >= MOST_MB:
         way.wrong.append(f".venv has {megabytes} MB, and less than {MOST_MB} is wanted")
     if place.quiet and took >= MOST_S:
@@ -127,7 +133,7 @@ def wheel(place: Place) -> Way:
     python, made = place.clone / ".venv" / "bin" / "python", place.scratch / "wheel"
     call([python, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", made, "."], place.clone)
     (file,) = made.glob("*.whl")
-    call(["/usr/bin/env", "python3", "-m", "venv", place.scratch / "env"], place.scratch)
+    call([python, "-m", "venv", place.scratch / "env"], place.scratch)
     programs = place.scratch / "env" / "bin"
     lock = place.clone / "requirements.lock"
     call([programs / "python", "-m", "pip", "install", "-q", "--no-input", "-c", lock, file], place.scratch)
