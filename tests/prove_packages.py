@@ -3,7 +3,8 @@
 Each way begins with a clean clone of this commit, and ends with the quickstart's `metrics_sha256`:
 
 - checkout: `./setup.sh run`, and how long it took from nothing, the longest time without a line, and the size of .venv
-- wheel: built, installed into an environment of its own, with the experiments of `testbed examples`
+- wheel: built, installed into an environment of its own, with the experiments of `testbed examples`; the archive of
+  its run is verified by the clone
 - package: the distribution's package, with all that it depends on, in a root that has nothing else (mmdebstrap)
 - image: the OCI image, privileged, by docker or podman where one answers, else its root by runc
 
@@ -31,7 +32,9 @@ from tests.parts import privileged_root
 from tests.prove_hashes import ROOT
 
 MOST_MB, MOST_S, MOST_SILENT_S = 450, 60, 5
-_QUICKSTART = "testbed examples /root/study && cd /root/study && testbed run experiments/quickstart.yaml --json"
+_QUICKSTART = (
+    "testbed examples /root/study >/dev/null && cd /root/study && testbed run experiments/quickstart.yaml --json"
+)
 
 
 class Failed(Exception):
@@ -84,7 +87,10 @@ def clean(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def hash_of(stdout: str) -> str:
-    return str(json.loads(stdout)["metrics_sha256"])
+    try:
+        return str(json.loads(stdout)["metrics_sha256"])
+    except (ValueError, TypeError, KeyError):
+        raise Failed(f"this is no run: {stdout[:1500]}") from None
 
 
 # The ways
@@ -140,7 +146,10 @@ def wheel(place: Place) -> Way:
     testbed = programs / "testbed"
     call([testbed, "examples", place.scratch / "study"], place.scratch)
     study = place.scratch / "study"
-    return Way(hash_of(call([testbed, "run", "experiments/quickstart.yaml", "--json"], study)), [file.name])
+    said = call([testbed, "run", "experiments/quickstart.yaml", "--json", "--out", "results/runs/first"], study)
+    call([testbed, "archive", "first", "-o", "first.zip"], study)
+    verified = call([python.parent / "testbed", "verify", study / "first.zip"], place.scratch).splitlines()[0]
+    return Way(hash_of(said), [file.name, f"its archive in the clone: {verified}"])
 
 
 def package(place: Place) -> Way:

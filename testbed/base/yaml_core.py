@@ -33,8 +33,12 @@ _SCALARS = {  # as in ruamel.yaml's resolver.py
     ),
     "value": (r"=$", "="),
 }
-_DEEPEST = 100
+DEEPEST = 100
 _BOOLEANS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
+
+
+class TooDeep(Exception):
+    """More than DEEPEST values within each other; others would look at them for seconds before they gave up."""
 
 
 class PlainScalars(BaseResolver):
@@ -47,7 +51,7 @@ _scalars = PlainScalars()
 
 
 def compose(text: str) -> Node | None:
-    """The root of the one document; None if it is refused, empty, or nothing for this parser."""
+    """The root of the one document; None if it is refused, empty, or nothing for this parser.  Raises TooDeep."""
     if not yaml.__with_libyaml__ or _STRANGE.search(text):
         return None
     parser = yaml.cyaml.CParser(text)
@@ -80,8 +84,8 @@ def _root(parser: Any) -> Node | None:
             (open_nodes[-1].value if open_nodes else roots).append(node)
             if node.id != "scalar":
                 open_nodes.append(node)
-            if len(open_nodes) > _DEEPEST:
-                return None
+            if len(open_nodes) > DEEPEST:
+                raise TooDeep
     return roots[0] if len(roots) == 1 else None
 
 

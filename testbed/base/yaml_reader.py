@@ -64,13 +64,13 @@ class Document:
 
 def read(text: str) -> Document:
     """Parse one YAML document.  Raises YamlProblem."""
-    root = yaml_core.compose(text)
-    if root is None:
-        root = _compose(text)
     document = Document()
     try:
+        root = yaml_core.compose(text)
+        if root is None:
+            root = _compose(text)
         document.data = _Builder(document).build(root, (), 0)
-    except RecursionError:
+    except (RecursionError, yaml_core.TooDeep):
         raise YamlProblem("nested too deeply") from None
     return document
 

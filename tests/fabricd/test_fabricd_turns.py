@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 from tests.parts import task_graphs
-from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, plain
+from tests.parts.fabricd_fixture import DEADLINE_S, FAST, BareFabric, bare_fabric, plain
 from tests.parts.fake_run import Line, collective, plan
 from tests.parts.in_c import graph
 from workloads import worker
 from workloads.base import native
+from workloads.parts.context import Context, HostCosts
+from workloads.registry import find
 from workloads.verbs import Device
 
 RANKS = 4
@@ -55,3 +60,31 @@ def test_tasks_take_the_same() -> None:
     in_c = lines(told, in_c=True)
     assert in_c == lines(told, in_c=False)
     assert not any(line.get("wrong") for line in in_c)
+
+
+def test_a_signal_is_heard_while_a_rank_waits() -> None:
+    """Its peer goes on when it has been heard, and not before: whom a rank waits for is asked by a signal."""
+    heard = threading.Event()
+
+    def rank_main(f: BareFabric, rank: int, before: Callable[[], object]) -> int:
+        with Device(str(f.worker_socket(rank))) as device:
+            entry = find("all_reduce", "ring")
+            part = entry.load()(Context(device, 1, HostCosts(), 800), entry, range(2), "float32", "sum", 1)
+            part.prepare(800, 0)
+            device.sync(1, 2)
+            before()
+            part.run()
+            return int(part.finish())
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        bare_fabric("star", {"hosts": 2}, binary=plain(), sample=FAST) as f,
+    ):
+        f.start(0, 1)
+        other = pool.submit(rank_main, f, 1, lambda: heard.wait(DEADLINE_S))
+        was = signal.signal(signal.SIGALRM, lambda *_: heard.set())
+        try:
+            assert rank_main(f, 0, lambda: signal.setitimer(signal.ITIMER_REAL, 0.2)) == 0
+        finally:
+            signal.signal(signal.SIGALRM, was)
+        assert heard.is_set() and other.result() == 0

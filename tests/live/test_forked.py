@@ -85,7 +85,10 @@ def test_how_it_ends(program: str, monkeypatch: pytest.MonkeyPatch, number: int)
         with pytest.raises(subprocess.TimeoutExpired):
             waits.wait(0.01)
         waits.send_signal(number)
+        wait_until(lambda: " Z " in Path(f"/proc/{waits.pid}/stat").read_text(), "its end")
+        assert Path(f"/proc/{waits.pid}").exists(), "until somebody has heard"
         assert waits.wait() == waits.returncode == waits.poll() == -number
+        assert not Path(f"/proc/{waits.pid}").exists()
 
 
 def test_it_ends_with_whoever_has_started_it_if_it_is_tied_to_that(

@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -79,6 +80,9 @@ class _Popen(_Plain):  # type: ignore[type-arg]
         if flags & os.WNOHANG and not select.select([self._told], [], [], 0)[0]:
             return 0, 0
         status = self._told.recv(16) or str(int(signal.SIGKILL)).encode()  # the server was killed, and its children
+        with suppress(OSError):
+            self._told.send(b"heard")
+            self._told.recv(1)  # its end: the process is no more
         return self.pid, int(status)
 
     def _internal_poll(self, *args: Any, **keys: Any) -> int | None:

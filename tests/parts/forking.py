@@ -123,6 +123,8 @@ class _Server:
         self._torch: socket.socket | None = None
         self._children: dict[int, tuple[int, socket.socket]] = {}
         """By its pidfd: a process, and where its end is told."""
+        self._unheard: dict[int, tuple[int, socket.socket]] = {}
+        """By that descriptor: a process that has ended, which somebody has still to hear."""
         self._owners: dict[int, int] = {}
         """By its pidfd: whoever has asked for a process that is to end with it, and that one's pidfd."""
         self._poll = select.poll()
@@ -137,6 +139,8 @@ class _Server:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._owners.pop(ready), signal.SIGKILL)
                 self._forget(ready)
+            elif ready in self._unheard:
+                self._heard(ready)
             else:
                 self._ended(ready)
 
@@ -190,14 +194,25 @@ class _Server:
             self._poll.register(owner, select.POLLIN)
 
     def _ended(self, pidfd: int) -> None:
+        """Tells how. It stays, as a child that nobody has waited for does, until whoever has asked for it has heard."""
         pid, teller = self._children.pop(pidfd)
-        _, status = os.waitpid(pid, 0)
-        with teller, suppress(OSError):
+        end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        status = end.si_status << 8 if end.si_code == os.CLD_EXITED else end.si_status
+        with suppress(OSError):  # nobody is there to hear: its socket says so
             teller.send(str(status).encode())
+        self._unheard[teller.fileno()] = pid, teller
+        self._poll.register(teller, select.POLLIN)
         for owner in [owner for owner, its in self._owners.items() if its == pidfd]:
             del self._owners[owner]
             self._forget(owner)
         self._forget(pidfd)
+
+    def _heard(self, descriptor: int) -> None:
+        pid, teller = self._unheard.pop(descriptor)
+        self._poll.unregister(descriptor)
+        os.waitpid(pid, 0)
+        teller.close()
 
     def _forget(self, pidfd: int) -> None:
         self._poll.unregister(pidfd)

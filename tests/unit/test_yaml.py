@@ -53,8 +53,11 @@ def test_ready_experiments_are_read_the_same_by_both(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 50_000, "{a: " * 50_000, "? " * 50_000])
-def test_the_quick_one_leaves_alone_what_is_nested_too_deeply(text: str) -> None:
-    assert yaml_core.compose(text) is None
+def test_what_is_nested_too_deeply_is_seen_at_once(text: str) -> None:
+    with pytest.raises(yaml_core.TooDeep):
+        yaml_core.compose(text)
+    with pytest.raises(yaml_reader.YamlProblem, match="^nested too deeply$"):
+        yaml_reader.read(text)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from typing import Any
 
 from workloads.collectives.compiled import Compiled, turns_of
 from workloads.collectives.execution import Connection, Execution, Memory, Reducer, Remote, out_of_turn, resolve
-from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
+from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places_of, program_of
 from workloads.parts.context import Context
 from workloads.parts.part import Wanted, drive
+from workloads.parts.turns import looking
 from workloads.verbs import Peer, wire
 from workloads.verbs.wire import Record
 
@@ -46,7 +47,7 @@ class Engine:
         self.schedule = schedule
         self.index = list(ranks).index(self.device.rank)
         program = program_of(schedule, largest, self.index)
-        _, staged = places(program)
+        _, staged = places_of(schedule, largest, self.index)
         self.vector = context.region("vector", max(context.largest_bytes, largest.length(self.index) * width))
         self.staging = context.region("staging", staged * width)
         self.output = context.region("output", output_elements(program) * width)
@@ -89,11 +90,14 @@ class Engine:
     def work(self, dtype: str, op: str | None) -> Iterator[Wanted]:
         """The same, without waiting itself."""
         self._execution.start(dtype, op)
-        total = self._execution.steps
-        while not self._execution.done:
-            yield None
-            self.context.tick(self._execution.steps_done, total)
+        with looking(self._turns, self._tick):
+            while not self._execution.done:
+                yield None
+                self._tick()
         self._execution.running = False
+
+    def _tick(self) -> None:
+        self.context.tick(self._execution.steps_done, self._execution.steps)
 
     def take(self, record: Record) -> None:
         """A completion of ours, also of a connection that is to no rank."""

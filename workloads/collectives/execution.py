@@ -31,7 +31,7 @@ from workloads.collectives.schedule import (
     Shape,
     Work,
     copies,
-    places,
+    places_of,
     program_of,
     released,
 )
@@ -72,8 +72,8 @@ class Resolved:
 def resolve(schedule: Schedule, shape: Shape, index: int, channels: Sequence[Channel]) -> Resolved:
     """What a shape means for a rank and its connections.  Raises TooManyMessages."""
     program = program_of(schedule, shape, index)
-    own, staged = places(program)
-    by_peer = {peer: places(program_of(schedule, shape, peer))[0] for peer in {peer for peer, _ in channels}}
+    own, staged = places_of(schedule, shape, index)
+    by_peer = {peer: places_of(schedule, shape, peer)[0] for peer in {peer for peer, _ in channels}}
     peers = {(peer, channel): by_peer[peer].get((index, channel), []) for peer, channel in channels}
     most = max((len(messages.get(channel, ())) for channel in channels for messages in (own, peers)), default=0)
     if most > MOST_MESSAGES:

@@ -9,7 +9,8 @@ still receives; so it waits for an empty message first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from workloads.collectives.schedule import Lane, Program, Recv, Send, Shape, Span, Step, pieces, spans
@@ -94,29 +95,30 @@ def rounds_of(place: int, blocks: Sequence[Span]) -> list[_Round]:
     return rounds
 
 
-def _received(place: int, k: int, blocks: Sequence[Span], chunk: int | None) -> list[Span]:
+def _received(place: int, k: int, rounds: Callable[[int], list[_Round]], chunk: int | None) -> list[Span]:
     """The pieces that participant `place` receives in round k: first those that it sends reduced in the next."""
-    rounds = rounds_of(place, blocks)
-    keep = rounds[k].keep
+    its = rounds(place)
+    keep = its[k].keep
     if chunk is None or keep.stop - keep.start <= chunk:
         return [keep]
-    if k + 1 == len(rounds):
+    if k + 1 == len(its):
         return pieces(*keep, chunk)
-    return _received(rounds[k + 1].partner, k + 1, blocks, chunk) + _received(place, k + 1, blocks, chunk)
+    return _received(its[k + 1].partner, k + 1, rounds, chunk) + _received(place, k + 1, rounds, chunk)
 
 
 def _halve(folded: Folded, place: int, blocks: Sequence[Span], chunk: int | None) -> list[Step]:
     """What the next round sends goes out as soon as it is reduced, while the rest comes in."""
-    rounds = rounds_of(place, blocks)
+    of = cache(lambda place: rounds_of(place, blocks))
+    rounds = of(place)
     to_send = [
-        [Send(folded.rank(r.partner), *piece) for piece in _received(r.partner, k, blocks, chunk)]
+        [Send(folded.rank(r.partner), *piece) for piece in _received(r.partner, k, of, chunk)]
         for k, r in enumerate(rounds)
     ]
     ready = _ready(folded, place, distances(folded))
     steps: list[Step] = [*ready[0], *to_send[0]] if rounds else []
     for k, r in enumerate(rounds):
         following = to_send[k + 1] if k + 1 < len(rounds) else []
-        for start, stop in _received(place, k, blocks, chunk):
+        for start, stop in _received(place, k, of, chunk):
             steps.append(Recv(folded.rank(r.partner), start, stop, reduce=True))
             while following and not ready[k + 1] and start <= following[0].start and following[0].stop <= stop:
                 steps.append(following.pop(0))

@@ -261,6 +261,12 @@ def places(program: Program) -> tuple[dict[Channel, list[Place]], int]:
     return landings, staged + copied
 
 
+@lru_cache(maxsize=2048)
+def places_of(schedule: Schedule, shape: Shape, index: int) -> tuple[Mapping[Channel, Sequence[Place]], int]:
+    """Those of a group's rank.  Cached likewise: each of its peers looks at them."""
+    return places(program_of(schedule, shape, index))
+
+
 def copies(program: Program, staged: int) -> dict[Channel, list[int]]:
     """Where in the staging memory, of so many elements, what buffered lanes send is copied, by (peer, channel)."""
     sends = [(step, lane) for lane in program if lane.buffered for step in lane.steps if isinstance(step, Send)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from workloads.base import native
@@ -78,7 +79,7 @@ class _Session(ctypes.Structure):
     )
 
 
-_TURNED_ON, _TURNED_ENDED, _TURNED_PACKET, _TURNED_LOOK, _TURNED_LIMIT, _TURNED_ODD, _TURNED_CLOSED = range(7)
+_, _TURNED_ENDED, _TURNED_PACKET, _TURNED_LOOK, _, _TURNED_ODD, _TURNED_CLOSED = range(7)
 _NOT_OURS = -1
 _ARGUMENTS = {
     "turns_add": (_U32, [_AT, _AT]),
@@ -131,6 +132,8 @@ class Turns:
     def __init__(self, device: Device, library: ctypes.CDLL) -> None:
         self.device, self.session, self.library = device, device.session, library
         self.under_way: dict[int, UnderWay] = {}
+        self.look: Callable[[], None] = _nothing
+        """Called now and then, as wall time goes by."""
         self._failed: BaseException | None = None
         session, wake_ps = device.session, round(device.wake_ns * 1000) if device.wake_ns > 0 else 0
         main = threading.current_thread() is threading.main_thread()
@@ -174,19 +177,25 @@ class Turns:
     # Waiting
 
     def records(self, until_ns: float | None) -> Iterator[Record]:
-        """As `Device.wait` has them, but not those of what is under way.  It may look up with none."""
+        """As `Device.wait` has them, but not those of what is under way.
+
+        There may be none: when something has ended of which nobody is told, or at that time.  When it looks up, and
+        what signals do meanwhile, is wall time's: nobody else notices.
+        """
         device = self.device
         if device.ready or not self.under_way or self._state.fd < 0:
             yield from device.wait(until_ns=until_ns)
             return
-        until, turned = wire.FOREVER if until_ns is None else round(until_ns * 1000), _TURNED_ON
-        while turned == _TURNED_ON:
+        until, turned = wire.FOREVER if until_ns is None else round(until_ns * 1000), _TURNED_LOOK
+        while turned == _TURNED_LOOK:
             turned = self._waited(until)
-            if turned == _TURNED_PACKET:
+            if turned == _TURNED_LOOK:
+                self.look()
+            elif turned == _TURNED_PACKET:
                 records = device.come(self._state.got)
                 yield from records
-                reached = until != wire.FOREVER and device.answered_ps >= until
-                turned = _TURNED_PACKET if records or reached else _TURNED_ON
+                if not records and (until == wire.FOREVER or device.answered_ps < until):
+                    turned = _TURNED_LOOK  # what has come is of no interest
             while turned == _TURNED_ENDED:
                 number = self._state.ended
                 if self.under_way[number].owner is not None:
@@ -244,6 +253,22 @@ class Turns:
     def close(self) -> None:
         self.library.turns_close(self._at)
         self.under_way.clear()
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextmanager
+def looking(turns: Turns | None, look: Callable[[], None]) -> Iterator[None]:
+    """Meanwhile this is called now and then."""
+    if turns is not None:
+        turns.look = look
+    try:
+        yield
+    finally:
+        if turns is not None:
+            turns.look = _nothing
 
 
 def _address(memory: Any) -> int:

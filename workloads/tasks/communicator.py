@@ -34,7 +34,7 @@ from workloads.collectives.schedule import (
     Shape,
     connections,
     output_elements,
-    places,
+    places_of,
     program_of,
     schedule_of,
 )
@@ -88,7 +88,7 @@ class CollectiveKind:
 
     def needs(self, index: int) -> Needs:
         program = program_of(self.schedule, self.shape, index)
-        _, staged = places(program)
+        _, staged = places_of(self.schedule, self.shape, index)
         elements = (self.shape.length(index), staged, output_elements(program))
         return Needs(*(aligned(n * self.width) for n in elements))
 
