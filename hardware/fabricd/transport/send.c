@@ -73,7 +73,7 @@ static uint64_t own_under_way(const struct qp *q, uint64_t numbers)
 /* qp_under_way() - Packets that may be on their way, of its own and responses */
 uint64_t qp_under_way(const struct qp *q)
 {
-	return own_under_way(q, repeat_under_way(q)) + responder_under_way(q);
+	return own_under_way(q, repeat_under_way(q)) + (q->responder ? responder_under_way(q) : 0);
 }
 
 static bool window_open(const struct qp *q)
@@ -138,7 +138,7 @@ static bool asks(const struct qp *q, uint64_t n, bool last, uint32_t frame_bytes
 {
 	const struct nic_params *p = q->p;
 	uint32_t gap = cc_ack_gap(q);
-	uint64_t under_way = own_under_way(q, p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked) + responder_under_way(q);
+	uint64_t under_way = own_under_way(q, p->sack_bits ? repeat_under_way(q) + 1 : n + 1 - q->acked);
 	bool due = gap < p->ack_every ? n + 1 >= q->asked + gap : every(n + 1 - q->first, p->ack_every);
 
 	return last || due || q->probes || qp_slow(q, frame_bytes) || (q->retries && n == q->acked) ||
