@@ -30,6 +30,8 @@ usage: ./setup.sh VERB [ARGUMENT...]
           prove drills (every drill is seen, solved, and healthy where nothing is wrong), prove drill-kills (as kills, of
           drills), prove program-kills (as kills, of RDMA programs: their NIC is clean, and no other's figures change),
           prove programs (what of perftest runs on which clock is what docs/rdma-programs.md says),
+          prove packages (checkout, wheel, package and image come to the same figures), prove notebook (docs/notebook.ipynb
+          gives in Jupyter what it shows),
           prove drill-leaks (nothing of a drill's truth can be reached), prove drill-replay (played again with
           reads, sleeps and load between it is the same), prove mutants (tests notice when what makes figures changes),
           prove all (each verb's worth of a night, and a table of them); --help says more
@@ -38,6 +40,7 @@ usage: ./setup.sh VERB [ARGUMENT...]
           pictures: gallery [NAME...]
   lint    set up, check style and types
   docs    set up, make docs/ a site with search, in build/site: docs serve [PORT] also serves it here
+  notebook  set up, install Jupyter's kernel, run docs/notebook.ipynb in it and store what comes out
   torch   set up, install PyTorch's wheel for CPUs, for `torch:` steps (docs/pytorch.md)
   ryu     set up, build the environment in which the controller runs on ryu (control: {library: ryu})
   package set up, build a package of this distribution's: build/railbed_VERSION_ARCH.deb
@@ -76,15 +79,16 @@ quietly() { # PROGRESS COMMAND...
     "$@" >"$log" 2>&1 &
     working=$!
     trap 'kill "$working" 2>/dev/null; rm -f "$log"; exit 130' INT TERM HUP
-    ticks=0
     before=
     since=$(date +%s)
+    said=$since
     while kill -0 "$working" 2>/dev/null; do
         sleep 0.2
-        ticks=$((ticks + 1))
-        [ $((ticks % 18)) -eq 0 ] || continue
+        at=$(date +%s)
+        [ $((at - said)) -ge 3 ] || continue # by the clock: on a busy machine a short sleep is long
+        said=$at
         now=$("$progress" <"$log")
-        [ "$now" != "$before" ] || now="${now:-still at it} ($(($(date +%s) - since)) s)"
+        [ -n "$now" ] && [ "$now" != "$before" ] || now="${now:-still at it} ($((at - since)) s)"
         say "  $now"
         before=${now% (*}
     done
@@ -181,7 +185,7 @@ make_venv() { # --dev: what tests need, too
         pip_install requirements.lock
         for site in .venv/lib/python*/site-packages; do sh install/trim.sh "$site"; done
         say "compiling them"
-        quietly nothing .venv/bin/python -m compileall -q -x "$seldom" .venv/lib || true
+        quietly nothing .venv/bin/python -m compileall -q -j 0 -x "$seldom" .venv/lib || true
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ "${1:-}" = --dev ]; then
@@ -233,6 +237,14 @@ install_torch() {
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
+# What runs a notebook (the extra `notebook`), without Jupyter's pages: only `notebook` and `prove notebook` ask for it.
+install_notebook() {
+    .venv/bin/python -c 'import ipykernel, nbclient' 2>/dev/null && return
+    say "installing nbclient and ipykernel"
+    quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input 'nbclient>=0.10' 'ipykernel>=6' ||
+        fail "nbclient and ipykernel could not be installed (see above)"
+}
+
 # rdma-core's own tests of verbs, with their bindings: unpacked, not installed, as their package would bring udev with it
 unpack_verbs_tests() {
     to=$PWD/.venv/rdma-core
@@ -282,11 +294,12 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
 }
 
 awaited() { # PROCESS OUTPUT NAME: waits for what runs beside; what it said is shown if it failed
-    ticks=0
+    said=$(date +%s)
     while kill -0 "$1" 2>/dev/null; do
         sleep 0.2
-        ticks=$((ticks + 1))
-        [ $((ticks % 18)) -ne 0 ] || say "  waiting for $3"
+        [ $(($(date +%s) - said)) -ge 3 ] || continue
+        said=$(date +%s)
+        say "  waiting for $3"
     done
     wait "$1" && return
     cat "$2" >&2
@@ -298,8 +311,8 @@ compile_fabricd() {
     case "${1:-}" in --sanitize | --test) "$python" -m hardware.build --sanitize >/dev/null ;; esac
 }
 
-lint() {
-    .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+lint() { # what CI finds out about types, nobody asks again
+    .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy ${CI:+--cache-dir=/dev/null}
 }
 
 fuzzers() { # what compiles them; Ubuntu 22.04 has their library in clang's own packages
@@ -383,7 +396,7 @@ case "$verb" in
         lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
         linting=$!
         tested=0
-        as_root_if_there .venv/bin/python -m pytest -n "$(processes 3)" "$@" || tested=$?
+        as_root_if_there .venv/bin/python -m pytest -n "$(processes 5)" "$@" || tested=$?
         linted=0
         wait "$linting" || linted=1
         cat "$said"
@@ -407,13 +420,22 @@ case "$verb" in
         ;;
     prove)
         case "${1:-}" in
-            load | kills | program-kills | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | programs | all) ;;
-            *) usage >&2; say "prove what? load, kills, program-kills, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate, programs or all"; exit 2 ;;
+            load | kills | program-kills | packages | notebook | parts | machines | hashes | fastpath | predict | auto | simgrid | recovery | controls | gallery | drills | drill-kills | drill-leaks | drill-replay | mutants | calibrate | programs | all) ;;
+            *) usage >&2; say "prove what? load, kills, program-kills, packages, notebook, parts, machines, hashes, fastpath, predict, auto, simgrid, recovery, controls, gallery, drills, drill-kills, drill-leaks, drill-replay, mutants, calibrate, programs or all"; exit 2 ;;
         esac
         proof=tests.prove_$(printf %s "$1" | tr - _)
         shift
-        set_up --dev
+        case "$proof" in
+            *_notebook) set_up --dev; install_notebook ;;
+            *_packages) packages="$packages mmdebstrap"; set_up --dev ;;
+            *) set_up --dev ;;
+        esac
         as_root .venv/bin/python -m "$proof" "$@"
+        ;;
+    notebook)
+        set_up --dev
+        install_notebook
+        as_root .venv/bin/python -m tests.prove_notebook --keep
         ;;
     gallery)
         set_up

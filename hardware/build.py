@@ -28,6 +28,8 @@ HOLDER_SOURCES = HERE / "holder"
 HOLDER = HERE / "bin" / "holder"
 ELEMENTS_SOURCES = HERE / "elements"
 ELEMENTS = HERE / "bin" / "elements"
+TURNS_SOURCES = HERE / "turns"
+TURNS = HERE / "bin" / "turns"
 VERBS_SOURCES = HERE / "verbs"
 EMULATED_SOURCES = HERE / "emulated"
 RDMACM_SOURCES = HERE / "rdmacm"
@@ -42,6 +44,7 @@ LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 # Of a folder of sources: more flags to compile it, and to link it ({beside}: the folder of what is made).
 FLAGS = {
     "elements": (["-fPIC", "-O3"], ["-shared"]),
+    "turns": (["-fPIC", f"-I{VERBS_SOURCES}", f"-I{SOURCES}"], ["-shared"]),
     "verbs": (
         ["-fPIC", f"-I{SOURCES}"],
         ["-shared", "-Wl,-soname,libibverbs.so.1", f"-Wl,--version-script={VERBS_SOURCES}/libibverbs.map"],
@@ -56,6 +59,7 @@ FLAGS = {
 OTHERS = {
     HOLDER: HOLDER_SOURCES,
     ELEMENTS: ELEMENTS_SOURCES,
+    TURNS: TURNS_SOURCES,
     VERBS: VERBS_SOURCES,
     EMULATED: EMULATED_SOURCES,
     RDMACM: RDMACM_SOURCES,

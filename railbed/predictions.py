@@ -35,6 +35,9 @@ class Predictions:
     def left_out(self) -> list[str]:
         return list(dict.fromkeys(text for _, made in self._points for text in made.left_out))
 
+    def __repr__(self) -> str:
+        return f"<{len(self.frame)} predictions, {len(self.left_out)} things left out>"
+
     def _repr_html_(self) -> str:
         missing = "".join(f"<li>{escape(text)}</li>" for text in self.left_out)
         return f"{self.frame.to_html(index=False)}<p>Left out:</p><ul>{missing}</ul>"

@@ -38,7 +38,7 @@ from hypothesis import settings  # noqa: E402
 from hypothesis.internal.conjecture import providers  # noqa: E402
 
 from testbed.machine.bytecode import keep_compiled  # noqa: E402
-from tests.parts import beside  # noqa: E402
+from tests.parts import beside, forked  # noqa: E402
 
 HERE = Path(__file__).parent
 PACKAGES = (
@@ -111,6 +111,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     option = session.config.option
+    if not option.collectonly and any(item.path.parent.name == "live" for item in session.items):
+        forked.serve()  # before any test, so that nothing of one is in it
     if option.beside < 2 or option.collectonly or session.testsfailed:
         return None
     scopes: dict[str, list[int]] = {"machine": []}  # which takes longest

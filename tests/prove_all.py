@@ -30,6 +30,8 @@ NIGHTLY: dict[str, tuple[str, ...]] = {
     "simgrid": (),
     "calibrate": (),
     "gallery": (),
+    "notebook": (),
+    "packages": (),
     "drills": (),
     "drill-leaks": (),
     "drill-replay": ("--seed", "SEED"),

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 TIMEOUT_S = 5.0
+A_TURN = 10
+"""So many commands of one connection it answers in a turn."""
 _ANSWER_MAX = 1 << 24
 
 
@@ -18,34 +22,51 @@ class CommandFailed(Exception):
 
 
 def command(control: Path, method: str, *arguments: str, timeout_s: float = TIMEOUT_S) -> str:
-    """Carries out a command and returns what it prints.  Raises Refused."""
+    """Carries out a command and returns what it prints.  Raises CommandFailed."""
+    return commands(control, [(method, *arguments)], timeout_s)[0]
+
+
+def commands(control: Path, calls: Sequence[Sequence[str]], timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Carries out commands, each with its arguments, and returns what they print.  Raises CommandFailed.
+
+    ovs-vswitchd looks at its control socket once in a turn of its main loop, which takes long with thousands of ports,
+    and answers ten commands of each connection then. So they are all sent before the first answer is waited for.
+    """
+    lots = [calls[at : at + A_TURN] for at in range(0, len(calls), A_TURN)]
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout_s)
-            connection.connect(str(control))
-            connection.sendall(json.dumps({"id": 0, "method": method, "params": arguments}).encode())
-            answer = _answer(connection)
+        with ExitStack() as stack:
+            connections = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) for _ in lots]
+            for connection, lot in zip(connections, lots, strict=True):
+                connection.settimeout(timeout_s)
+                connection.connect(str(control))
+                asked = [{"id": n, "method": method, "params": rest} for n, (method, *rest) in enumerate(lot)]
+                connection.sendall("".join(map(json.dumps, asked)).encode())
+            answers = [_answers(*each) for each in zip(connections, map(len, lots), strict=True)]
     except (OSError, ValueError) as error:
         raise CommandFailed(f"{control}: {error}") from None
-    if answer.get("id") != 0 or answer.get("error") is not None:
-        raise CommandFailed(f"{control}: {answer.get('error') or answer}")
-    return str(answer.get("result"))
+    said = [(n, answer) for lot in answers for n, answer in enumerate(lot)]
+    for n, answer in said:
+        if answer.get("id") != n or answer.get("error") is not None:
+            raise CommandFailed(f"{control}: {answer.get('error') or answer}")
+    return [str(answer.get("result")) for _, answer in said]
 
 
-def _answer(connection: socket.socket) -> dict[str, object]:
-    """The one JSON object that is received.  Raises ValueError if it is none."""
+def _answers(connection: socket.socket, count: int) -> list[dict[str, object]]:
+    """So many JSON objects, one after the other, that are received.  Raises ValueError if they are none."""
     text = b""
-    while data := connection.recv(1 << 16):
+    answers: list[dict[str, object]] = []
+    decoder = json.JSONDecoder()
+    while len(answers) < count and len(text) <= _ANSWER_MAX and (data := connection.recv(1 << 16)):
         text += data
-        if len(text) > _ANSWER_MAX:
-            break
         if not text.endswith(b"}"):
             continue  # not all of it yet
-        try:
-            answer = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(answer, dict):
-            return answer
-        break
-    raise ValueError(f"not an answer: {text[:80]!r}")
+        rest = text.decode()
+        with suppress(ValueError):  # nor of this one
+            while rest and len(answers) < count:
+                answer, end = decoder.raw_decode(rest)
+                rest = rest[end:].lstrip()
+                answers.append(answer)
+        text = rest.encode()
+    if len(answers) < count or text or not all(isinstance(answer, dict) for answer in answers):
+        raise ValueError(f"not an answer: {text[:80]!r}")
+    return answers

@@ -50,6 +50,21 @@ WIDE void add_bfloat16(uint16_t *restrict ours, const uint16_t *restrict theirs,
 		ours[i] = rounded(widened(ours[i]) + widened(theirs[i]));
 }
 
+/* Sums of what C has a type for; of integers they go round */
+#define ADD(name, type)                                                                            \
+	void add_##name(type *restrict ours, const type *restrict theirs, size_t count);           \
+	WIDE void add_##name(type *restrict ours, const type *restrict theirs, size_t count)       \
+	{                                                                                          \
+		for (size_t i = 0; i < count; i++)                                                 \
+			ours[i] = (type)(ours[i] + theirs[i]);                                     \
+	}
+
+ADD(float32, float)
+ADD(float64, double)
+ADD(int8, uint8_t)
+ADD(int32, uint32_t)
+ADD(int64, uint64_t)
+
 /* repeats() - Is it @period, again and again, to the end of @data? */
 bool repeats(const uint8_t *data, size_t bytes, const uint8_t *period, size_t period_bytes)
 {

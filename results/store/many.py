@@ -29,16 +29,25 @@ class Runs(Frames):
     """Several runs. In front of each frame stand `run`, a run's name, and a column for each key in which they differ.
 
     Keys are called by their path, as in a sweep: `fabric.cable.rate`. Values that are not plain are as in the file.
+    Of the points of one sweep they are what was swept (`swept`: of each run), whatever else follows from that.
     `failed` has the points of sweeps that are in no frame, each with its error.
     """
 
-    def __init__(self, runs: Sequence[tuple[str, Run]], failed: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[tuple[str, Run]],
+        failed: Mapping[str, str] | None = None,
+        swept: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
         self.runs = tuple(runs)
         self.failed = dict(failed or {})
+        self._swept = swept
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """The keys in which the experiments differ."""
+        if self._swept:
+            return tuple(self._swept[0])
         return tuple(differ([{k: v for k, v in run.experiment.items() if k not in _LABELS} for _, run in self.runs]))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -62,9 +71,8 @@ class Runs(Frames):
         return table + (f"<p>Failed:</p><ul>{failed}</ul>" if failed else "")
 
     def _about(self) -> list[tuple[dict[str, Any], Run]]:
-        return [
-            ({"run": name, **{key: value_at(run.experiment, key) for key in self.keys}}, run) for name, run in self.runs
-        ]
+        values = self._swept or [{key: value_at(run.experiment, key) for key in self.keys} for _, run in self.runs]
+        return [({"run": name, **its}, run) for (name, run), its in zip(self.runs, values, strict=True)]
 
     def _frame(self, name: str) -> pd.DataFrame:
         frame = super()._frame(name)
@@ -93,10 +101,12 @@ def load_many(runs: Sequence[str | Path]) -> Runs:
     """
     loaded: list[tuple[str, Run]] = []
     failed: dict[str, str] = {}
+    values: list[Mapping[str, Any]] | None = None
     for each in runs:
         if swept := sweep(each):
             good, bad = _points(swept)
-            loaded += good
+            loaded += [(name, run) for name, run, _ in good]
+            values = [its for _, _, its in good] if len(runs) == 1 else None
             failed |= bad
         else:
             one = one_run.load(each)
@@ -106,10 +116,10 @@ def load_many(runs: Sequence[str | Path]) -> Runs:
         more = f"; and {len(failed) - MOST_LISTED} more" if len(failed) > MOST_LISTED else ""
         what = f"{len(failed)} of {len(failed) + len(loaded)} points are left out, .failed has them: {listed}{more}"
         warnings.warn(what, IncompleteWarning, stacklevel=2)
-    return Runs(loaded, failed)
+    return Runs(loaded, failed, values)
 
 
-def _points(swept: Sweep) -> tuple[list[tuple[str, Run]], dict[str, str]]:
+def _points(swept: Sweep) -> tuple[list[tuple[str, Run, dict[str, Any]]], dict[str, str]]:
     """Those with figures; and why the others have none, also those that a sweep which ended early has not run."""
     good, bad = [], {}
     for number, point in enumerate(swept.points):
@@ -118,7 +128,7 @@ def _points(swept: Sweep) -> tuple[list[tuple[str, Run]], dict[str, str]]:
         if "error" in point or not (folder / "state.json").exists():
             bad[name] = str(point.get("error", "its folder is gone"))
         else:
-            good.append((name, Run(folder)))
+            good.append((name, Run(folder), swept.values(point)))
     if missing := swept.total - len(swept.points):
         bad[f"{swept.path.name}: {missing} more"] = f"{len(swept.points)} of {swept.total} points are done"
     return good, bad

@@ -9,6 +9,7 @@ from types import NoneType
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from testbed.base.types import Model, closest, unknown
@@ -55,6 +56,7 @@ _TYPES = {  # and how it is written
     "model_attributes_type": _MAPPING,
     "dict_type": _MAPPING,
 }
+_OF_MANY = ("list_type", *(kind for kind, its in _TYPES.items() if its is _MAPPING))
 _BOUNDS = {
     "greater_than": ("gt", "more than"),
     "greater_than_equal": ("ge", "at least"),
@@ -70,9 +72,14 @@ def _say(detail: ErrorDetails, loc: tuple[str | int, ...], written: object, root
     if kind == "extra_forbidden":
         return unknown_key(str(loc[-1]), allowed_keys(loc[:-1], root))
     if kind == "missing":
-        return f"key {loc[-1]!r} is missing", f"allowed keys: {', '.join(allowed_keys(loc[:-1], root))}"
+        about = " or ".join(dict.fromkeys(f.description or "" for f in _fields_at(loc, root)))
+        keys = f"allowed keys: {', '.join(allowed_keys(loc[:-1], root))}"
+        return f"key {loc[-1]!r} is missing", f"it says: {about}; {keys}" if about else keys
     if kind in _TYPES:
         wanted, such_as = _TYPES[kind]
+        if isinstance(value, list) and kind not in _OF_MANY and "sweep" in root.model_fields:
+            key = ".".join(str(step) for step in loc if not str(step).startswith("<"))
+            such_as = f"one value; or each in a run of its own, by sweep: {{{key}: {value!r:.60}}}"
         return (
             ("there is nothing here", f"expected: {wanted}") if value is None else (f"{shown} is not {wanted}", such_as)
         )
@@ -112,8 +119,12 @@ def allowed_keys(loc: Path, root: type[BaseModel]) -> list[str]:
 
 def takes_null(loc: Path, root: type[BaseModel]) -> bool:
     """Whether `null` is a value of the key there, which says something."""
-    fields = [f for m in _models_at(loc[:-1], root) for n, f in m.model_fields.items() if loc[-1] in (n, f.alias)]
-    return any(f.annotation is Any or NoneType in get_args(f.annotation) for f in fields)
+    return any(f.annotation is Any or NoneType in get_args(f.annotation) for f in _fields_at(loc, root))
+
+
+def _fields_at(loc: Path, root: type[BaseModel]) -> list[FieldInfo]:
+    """What the models at a pydantic location have for its last step."""
+    return [f for m in _models_at(loc[:-1], root) for n, f in m.model_fields.items() if loc[-1] in (n, f.alias)]
 
 
 def _models_at(loc: Path, root: type[BaseModel]) -> list[type[BaseModel]]:

@@ -101,6 +101,12 @@ def _compose(text: str) -> Any:
     return root
 
 
+def _without_colon(key: Any, value: Any) -> bool:
+    """Whether a key of `{..}` ends where its value, which is empty, would begin: as in `{rate:4}`."""
+    ends = (key.start_mark.line, key.start_mark.column + len(str(key.value)))
+    return value.id == "scalar" and not value.value and ends == (value.start_mark.line, value.start_mark.column)
+
+
 class _Builder:
     """Makes plain data of the nodes of either parser."""
 
@@ -137,6 +143,9 @@ class _Builder:
                 first = self.document.lines[here]
                 raise YamlProblem(f"key {key!r} stands twice", line, f"it is already on line {first}", here)
             self.document.lines[here] = line
+            if ":" in key and _without_colon(key_node, value_node):
+                word, _, rest = key.partition(":")
+                raise YamlProblem(f"{key!r} is one word", line, f"{word}: {rest}, with a space behind the colon", path)
             data[key] = self.build(value_node, here, depth + 1)
         return data
 

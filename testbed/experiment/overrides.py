@@ -129,7 +129,8 @@ def _parse(setting: str) -> tuple[str, Any]:
     except yaml_reader.YamlProblem as problem:
         place = f"at character {problem.character} of the value: " if problem.character else ""
         what = f"{text[:_SHOWN]!r} is no YAML value"
-        raise InputError(what, f"--set {setting[:_SHOWN]}", place + problem.why) from None
+        better = "" if isinstance(problem, yaml_reader.NotYaml) or not problem.hint else f": {problem.hint}"
+        raise InputError(what, f"--set {setting[:_SHOWN]}", place + problem.why + better) from None
 
 
 def _every(document: dict[str, Any], key: str, where: str) -> list[str]:

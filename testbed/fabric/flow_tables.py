@@ -30,10 +30,10 @@ def flows(ovs: OpenVSwitch, bridges: Mapping[str, str], fast: Sequence[Mapping[s
     """
     try:
         vswitchd.command(ovs.control, "revalidator/purge")  # what its cache has counted is the rules' only then
-        dumps = {switch: vswitchd.command(ovs.control, "bridge/dump-flows", name) for switch, name in bridges.items()}
+        said = vswitchd.commands(ovs.control, [("bridge/dump-flows", name) for name in bridges.values()])
     except vswitchd.CommandFailed as refused:
         raise MachineError(f"Open vSwitch does not list its flows: {refused}", where=str(ovs.log)) from None
-    return rows(dumps, fast)
+    return rows(dict(zip(bridges, said, strict=True)), fast)
 
 
 def rows(dumps: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -102,6 +102,7 @@ def system_paths() -> tuple[str, ...]:
 def runtime_folders() -> tuple[Path, ...]:
     """Our Python and the workers' code, as far as they do not lie in a folder that is mounted anyway."""
     folders = {Path(sys.prefix), Path(sys.base_prefix), CHECKOUT / "workloads", Path(sys.executable).resolve().parent}
-    folders |= {library for library in (CHECKOUT / "hardware" / "bin" / "elements",) if library.exists()}
+    libraries = (CHECKOUT / "hardware" / "bin" / name for name in ("elements", "turns"))
+    folders |= {library for library in libraries if library.exists()}
     system = {*map(Path, _FOLDERS)}
     return tuple(sorted(p for p in folders - system if not (folders | system) & {*p.parents}))

@@ -119,7 +119,7 @@ def test_what_it_sees_is_what_it_was_given(lab: Lab, folder: Path) -> None:
     devices = {f"/dev/{name}" for name in ("null", "zero", "full", "tty", "random", "urandom")}
     own = {
         str(ROOT / "workloads"),
-        str(ROOT / "hardware/bin/elements"),
+        *(str(ROOT / "hardware/bin" / name) for name in ("elements", "turns")),
         sys.prefix,
         str(folder / "data"),
         str(folder / "notes"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from testbed.machine import ownership
 from testbed.machine.processes import wait_for
 from tests.parts.drills import clos
 
+MARK = "RAILBED_TEST_OF_AGENTS"
 TEXT = clos(0.2) + "budget: {emulated: 2ms, answers: 1}\n"
 
 
@@ -36,7 +39,8 @@ def words(tmp_path: Path) -> list[str]:
 @contextmanager
 def served(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    process = subprocess.Popen([*words, "--jsonl"], stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    env = {**os.environ, MARK: secrets.token_hex(4)}
+    process = subprocess.Popen([*words, "--jsonl"], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env)
     try:
         yield process
     finally:
@@ -53,10 +57,17 @@ def ask(process: subprocess.Popen[str], line: str) -> dict[str, Any]:
 
 
 def fabric_of(process: subprocess.Popen[str]) -> ownership.Record:
-    """That of its drill: the server is its child."""
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (found,) = [one for one in ownership.fabrics() if one.owner and str(one.owner.pid) in children]
+    """That of its drill: the drill's server has its mark."""
+    (mark,) = marks(process.pid)
+    (found,) = [one for one in ownership.fabrics() if one.owner and mark in marks(one.owner.pid)]
     return found
+
+
+def marks(pid: int) -> list[bytes]:
+    with suppress(OSError):  # it has just ended
+        said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return [one for one in said if one.startswith(MARK.encode())]
+    return []
 
 
 def test_by_json_lines_to_the_end(words: list[str], tmp_path: Path) -> None:

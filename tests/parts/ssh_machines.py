@@ -187,7 +187,7 @@ class SshMachines:
     def begin(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """`testbed` at home, under way; killed if it is still there at the end."""
         env = {k: v for k, v in os.environ.items() if k != "SSH_AUTH_SOCK"} | {"HOME": str(self.home)}
-        command = ["nsenter", "-t", str(self._keeper.pid), "--net", *TESTBED, *arguments]
+        command = ["nsenter", f"--net=/proc/{self._keeper.pid}/ns/net", *TESTBED, *arguments]
         pipe = subprocess.PIPE
         with subprocess.Popen(command, env=env, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as process:
             try:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.parts.schedule_checker import check_result, execute, races
 from workloads.base.entry import EVEN, POWERS, Algorithm
+from workloads.base.uneven import by_weights as by_table
+from workloads.base.uneven import uneven
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.check import check as checker
 from workloads.check.memory import Wrong
@@ -33,8 +35,6 @@ from workloads.collectives.schedule import (
     steps,
 )
 from workloads.collectives.shape import shape_of
-from workloads.collectives.uneven import by_weights as by_table
-from workloads.collectives.uneven import uneven
 from workloads.registry import ALGORITHMS
 
 SCHEDULED = [e for e in ALGORITHMS.values() if e.schedule]

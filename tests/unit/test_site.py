@@ -21,7 +21,10 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"README"} | {"index", "404"}
+    pages = {page.stem for end in ("md", "ipynb") for page in (ROOT / "docs").glob(f"*.{end}")} - {"README"} | {
+        "index",
+        "404",
+    }
     assert {page.stem for page in (tmp_path / "site").glob("*.html")} == pages
     text = (tmp_path / "site" / "index.html").read_text()
     assert not re.findall(r'(?:src|href)="(?:https?:)?//(?!squidfunk|www\.mkdocs)[^"]*"', text)

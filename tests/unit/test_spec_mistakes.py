@@ -213,6 +213,7 @@ def test_a_thousand_mistakes_are_not_all_said():
         ("? [a]\n: 1\n", "e.yaml:1", "a key must be a word"),
         ("name: x\nfabric:\n", "e.yaml:2: fabric", "there is nothing here"),
         ("name: x\n", "e.yaml:1: fabric", "key 'fabric' is missing"),
+        ("name: x\nfabric: {topology: {star: {hosts:4}}}\n", "e.yaml:2: fabric.topology.star", "'hosts:4' is one word"),
         ("name: x\nfabric: {topology: rail}\n", "e.yaml:2: fabric.topology", "a topology is one kind"),
         ("name: x\nfabric: {topology: {rail: 3}}\n", "e.yaml:2: fabric.topology.rail", "the parameters of rail"),
     ],
@@ -276,3 +277,21 @@ def test_a_misspelt_key_is_said_once_and_not_as_missing_too() -> None:
         loads("name: x\nfabric:\n  topolgy: {ring: {nodes: 4}}\n")
     assert (told.value.what, told.value.where) == ("unknown key 'topolgy'", "experiment:3: fabric.topolgy")
     assert told.value.hint.startswith("did you mean 'topology'?") and not told.value.also
+
+
+def test_a_list_where_one_value_stands_is_a_sweep_of_it():
+    text = "name: x\nfabric: {topology: {star: {hosts: 2}}}\nworkload:\n- {collective: all_reduce, algorithm: [ring]}\n"
+    (where, what, hint), *_ = problems(text)
+    assert where == "e.yaml:4: workload[0].algorithm" and what == "['ring'] is not a text"
+    assert hint == "one value; or each in a run of its own, by sweep: {workload.0.algorithm: ['ring']}"
+
+
+def test_what_a_missing_key_says_is_told():
+    (_, what, hint), *_ = problems("name: x\nfabric: {topology: {star: {hosts: 2}}}\nworkload: [{torch: a.py}]\n")
+    assert what == "key 'gpu' is missing" and hint.startswith("it says: what computes: ")
+    assert hint.endswith("allowed keys: transport, torch, ranks, args, gpu, algorithm, traffic_class")
+
+
+@pytest.mark.parametrize("text", ["cable:a-b:\n", "{cable:a-b: }", "{'a:b'}", "{a:b: {x: 1}}", "{a, b}", "x: a:b"])
+def test_a_key_with_a_colon_in_it_is_one_where_a_colon_follows(text):
+    yaml_reader.read(text)

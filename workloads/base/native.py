@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIBRARY = os.path.join(_ROOT, "hardware", "bin", "elements")
+TURNS = os.path.join(_ROOT, "hardware", "bin", "turns")
+
+
+@cache
+def turns() -> ctypes.CDLL | None:
+    """What takes a rank's turns (workloads/parts/turns.py)."""
+    import ctypes
+
+    try:
+        return ctypes.CDLL(TURNS)
+    except OSError:  # none, or of another system
+        return None
 
 
 @cache
@@ -45,6 +57,19 @@ def add_bfloat16(ours: NDArray[Any], theirs: NDArray[Any]) -> bool:
         return False
     library.add_bfloat16(ours.ctypes.data, theirs.ctypes.data, ours.size)
     return True
+
+
+_ADDERS = {"uint8": "int8"}  # sums of both are the same bits
+
+
+@cache
+def adder(op: str | None, dtype: str) -> int | None:
+    """The address of a function that adds so many elements of a type to others; None: there is none for that."""
+    import ctypes
+
+    library = _library() if op in ("sum", "avg") else None
+    function = getattr(library, f"add_{_ADDERS.get(dtype, dtype)}", None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
 def repeats(whole: NDArray[Any], period: NDArray[Any]) -> bool:

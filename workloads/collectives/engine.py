@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any
 
+from workloads.collectives.compiled import Compiled, turns_of
 from workloads.collectives.execution import Connection, Execution, Memory, Reducer, Remote, out_of_turn, resolve
 from workloads.collectives.schedule import Schedule, Shape, connections, output_elements, places, program_of
 from workloads.parts.context import Context
@@ -58,9 +59,16 @@ class Engine:
         }
         for peer, channel in self._channels[len(members) :] if beyond else ():
             by_channel[peer, channel] = Connection(beyond(channel), Remote((0, 0, 0)))  # type: ignore[misc]
-        self._execution = Execution(context, width, Memory(self.vector, self.staging, self.output), by_channel)
-        if reducer is not None or context.costs.by_channel:
-            self._execution.reducer = reducer or self._reduce
+        memory = Memory(self.vector, self.staging, self.output)
+        self._turns = turns_of(context) if beyond is None and reducer is None else None
+        self._execution: Execution | Compiled
+        if self._turns is not None:
+            streams = (lambda lane: lane) if context.costs.by_channel else None
+            self._execution = Compiled(self._turns, context, width, memory, by_channel, streams=streams)
+        else:
+            self._execution = Execution(context, width, memory, by_channel)
+            if reducer is not None or context.costs.by_channel:
+                self._execution.reducer = reducer or self._reduce
         context.completed |= dict.fromkeys(self._execution.by_number, self._execution.take)
         self._shape: Shape | None = None
 
@@ -98,8 +106,10 @@ class Engine:
 
     def handle(self, record: Record) -> None:
         """Takes a completion, of ours or of another engine's."""
-        if record.kind == wire.COMPUTED:
+        if record.kind == wire.COMPUTED and record.wr_id in self.context.computed:
             self.context.computed.pop(record.wr_id)()
+        elif record.kind == wire.COMPUTED and self._turns is not None:
+            self._turns.take(record)
         else:
             self.context.completed.get(record.qp, out_of_turn)(record)
 

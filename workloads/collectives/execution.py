@@ -66,6 +66,7 @@ class Resolved:
     own: Mapping[Channel, Sequence[Place]]
     peers: Mapping[Channel, Sequence[Place]]
     copies: Mapping[Channel, Sequence[int]]
+    plans: dict[int, Any] = field(default_factory=dict, compare=False)  # for C, by bytes of an element (compiled.py)
 
 
 def resolve(schedule: Schedule, shape: Shape, index: int, channels: Sequence[Channel]) -> Resolved:
@@ -140,6 +141,8 @@ class Running:
 
 class Execution:
     """One rank's program, carried out once after every `reset`."""
+
+    compiled = False
 
     def __init__(
         self, context: Context, width: int, memory: Memory, connections: Mapping[Channel, Connection], first: int = 0
@@ -382,17 +385,24 @@ class Execution:
         return True
 
     def _combine(self, region: int, at: int, place: Place, count: int) -> None:
-        reduce = REDUCTIONS[self._op or ""]
-        elements = SLICE_BYTES // self.width
-        for done in range(0, count, elements):
-            more = min(elements, count - done)
-            local = self.typed[region][at + done :][:more]
-            other = self.typed[place.region][place.element + done :][:more]
-            if reduce is np.add and local.dtype.name == "bfloat16":
-                bfloat16.add(local, other)
-            else:
-                reduce(local, other, out=local)
-            self.device.progress()
+        ours, theirs = self.typed[region][at:][:count], self.typed[place.region][place.element :][:count]
+        reduced(self._op, ours, theirs, self.device.progress)
+
+    def close(self) -> None:
+        """It is through."""
+
+
+def reduced(op: str | None, ours: NDArray[Any], theirs: NDArray[Any], tick: Callable[[], None]) -> None:
+    """Combines others with ours, in place; `tick` is called now and then."""
+    reduce = REDUCTIONS[op or ""]
+    elements = SLICE_BYTES // ours.itemsize
+    for done in range(0, len(ours), elements):
+        local, other = ours[done : done + elements], theirs[done : done + elements]
+        if reduce is np.add and local.dtype.name == "bfloat16":
+            bfloat16.add(local, other)
+        else:
+            reduce(local, other, out=local)
+        tick()
 
 
 def out_of_turn(record: Record) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from workloads.base.divide import divided
 from workloads.base.entry import Algorithm
+from workloads.base.uneven import by_weights, uneven
 from workloads.base.vocabulary import MOST_PIECES
 from workloads.collectives.manner import Manner
 from workloads.collectives.schedule import EAGER_BYTES, Shape
-from workloads.collectives.uneven import by_weights, uneven
 
 
 def shape_of(entry: Algorithm, ranks: int, size_bytes: int, width: int, options: Mapping[str, Any], seed: int) -> Shape:

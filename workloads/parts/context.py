@@ -62,6 +62,7 @@ class Context:
     computed: dict[int, Callable[[], None]] = field(default_factory=dict)
     engine: Callable[..., Any] | None = None  # makes what carries out schedules; None: one with its own connections
     reducer: Callable[[int, float, Callable[[], None]], None] | None = None  # of a part that works while others do
+    alone: bool = True  # what a part has under way may go on by itself: nobody else need look at each step
     _inputs: dict[tuple[int, str, str | None], Inputs] = field(default_factory=dict)
     _regions: dict[str, Region] = field(default_factory=dict)
     _of_parts: dict[int, dict[str, Region]] = field(default_factory=dict)
@@ -72,6 +73,7 @@ class Context:
         Computations are the others': what it reduces, its host does, or the `reducer` that it is given.
         """
         own: dict[str, Any] = {"_regions": self._of_parts.setdefault(number, {}), "_of_parts": {}, "completed": {}}
+        own["alone"] = False
         own["costs"] = replace(self.costs, by_channel=False)
         return replace(self, largest_bytes=largest_bytes, options=options, tick=_nothing, **own)
 

@@ -30,8 +30,9 @@ Wanted = Sync | None
 def drive(device: Device, work: Iterable[Wanted], handle: Callable[[Record], None]) -> None:
     """Does a part's work, and nothing else meanwhile."""
     for event in work:
+        records: Iterable[Record]
         if event is None:
-            records = device.wait()
+            records = device.next_records()
         else:
             device.sync(*event)
             records = device.poll()

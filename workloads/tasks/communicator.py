@@ -15,6 +15,7 @@ from typing import Any
 
 from workloads.base.entry import Algorithm
 from workloads.base.vocabulary import DTYPES
+from workloads.collectives.compiled import Compiled, turns_of
 from workloads.collectives.execution import (
     MOST_MESSAGES,
     Connection,
@@ -107,7 +108,7 @@ class HostCollective:
     task: int
     slot: int
     part: Scheduled
-    execution: Execution
+    execution: Execution | Compiled
 
     def start(self) -> None:
         self.execution.start(self.part.dtype.name, self.part.op)
@@ -145,12 +146,14 @@ class Communicator:
         kind_of: Callable[[Mapping[str, Any]], CollectiveKind],
         reducer: Callable[[int], Reducer],
         timer: Callable[[int], Timer],
+        streams: Callable[[int], Callable[[int], int]],
         variant: Callable[[Mapping[str, Any]], int],
     ) -> None:
         """`orders`: the rank's collectives of the group that hosts carry out, each with its task's number."""
         self.context, self.device = context, context.device
         self.plan, self.orders = plan, orders
-        self.reducer, self.timer, self.variant = reducer, timer, variant
+        self.reducer, self.timer, self.streams, self.variant = reducer, timer, streams, variant
+        self._turns = turns_of(context)
         self.members: list[int] = plan["ranks"]
         self.kinds: dict[int, CollectiveKind] = {order["number"]: kind_of(order) for _, order in orders}
         self.by_slot: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
@@ -238,8 +241,7 @@ class Communicator:
             finally:
                 self.context.engine = None
         part = self._parts[key]
-        execution = self._execution(slot, kind, order["number"], memory)
-        execution.reducer, execution.timer = self.reducer(task), self.timer(task)
+        execution = self._execution(slot, kind, order["number"], memory, task)
         self.live[order["number"]] = HostCollective(order["number"], task, slot, part, execution)
         return part
 
@@ -250,7 +252,9 @@ class Communicator:
             self._resolved[id(kind)] = resolve(kind.schedule, kind.shape, index, kind.channels(index))
         return self._resolved[id(kind)]
 
-    def _execution(self, slot: int, kind: CollectiveKind, number: int, memory: Memory) -> Execution:
+    def _execution(
+        self, slot: int, kind: CollectiveKind, number: int, memory: Memory, task: int
+    ) -> Execution | Compiled:
         resolved, base = self._resolve(number), self.base[slot]
         connections = {}
         for peer, channel in resolved.peers:
@@ -258,23 +262,28 @@ class Communicator:
             key, at = self.keys[where], kind.all_needs[peer].at
             remote = Remote((key, key, key), (base + at[0], base + at[1], base + at[2]))
             connections[peer, channel] = Connection(self.pairs[where], remote)
-        execution = Execution(self.context, kind.width, memory, connections, number << _BITS)
+        made = (self.context, kind.width, memory, connections, number << _BITS)
+        execution: Execution | Compiled
+        if self._turns is not None:
+            execution = Compiled(self._turns, *made, self.receives, self.streams(task))
+            execution.owner = task
+        else:
+            execution = Execution(*made)
+            execution.reducer, execution.timer = self.reducer(task), self.timer(task)
         execution.resolve(resolved)
         execution.reset()
         return execution
 
     def take(self, record: Record) -> HostCollective:
         """Takes a completion; returns whose it is."""
-        if record.kind == wire.SENT:
-            number = record.wr_id >> _BITS
-        else:
-            number = record.imm >> _BITS
+        collective = self.live[(record.wr_id if record.kind == wire.SENT else record.imm) >> _BITS]
+        if record.kind != wire.SENT and not collective.execution.compiled:
             self.receives[record.qp].took()
-        collective = self.live[number]
         collective.execution.take(record)
         return collective
 
     def finished(self, collective: HostCollective) -> None:
         """It is checked: its memory is the next one's."""
+        collective.execution.close()
         del self.live[collective.number]
         self._next(collective.slot)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from workloads.base.entry import Algorithm
 from workloads.collectives.execution import Reducer, Timer
+from workloads.parts import turns
 from workloads.parts.context import Context
 from workloads.tasks.communicator import CollectiveKind, Communicator, HostCollective
 from workloads.tasks.messages import Message, Messages
@@ -109,7 +110,10 @@ class Executor:
 
     def _communicators(self, orders: Sequence[tuple[int, Order]]) -> dict[int, Communicator]:
         by_hosts = _grouped([o for o in orders if "slot" in o[1]], "communicator")
-        plans, shared = self.step["communicators"], (self._kind, self._reducer, self._timer, self._variant)
+        plans, shared = (
+            self.step["communicators"],
+            (self._kind, self._reducer, self._timer, self._by_lane, self._variant),
+        )
         return {c: Communicator(self.context, plans[c], own, *shared) for c, own in by_hosts}
 
     def _kind(self, order: Order) -> CollectiveKind:
@@ -148,10 +152,13 @@ class Executor:
 
     def _reducer(self, task: int) -> Reducer:
         """Reductions of a collective keep its own stream busy, or each lane one of its own, and nothing else."""
+        stream_of = self._by_lane(task)
+        return lambda lane, ns, then: self.compute(ns, stream_of(lane), task, then)
+
+    def _by_lane(self, task: int) -> Callable[[int], int]:
+        """The stream of each lane."""
         stream = self.tasks[task]["stream"]
-        if not self.context.costs.by_channel:
-            return lambda lane, ns, then: self.compute(ns, stream, task, then)
-        return lambda lane, ns, then: self.compute(ns, self._beside(stream, lane), task, then)
+        return partial(self._beside, stream) if self.context.costs.by_channel else lambda _: stream
 
     def _timer(self, task: int) -> Timer:
         """Clocks of a collective's own keep nothing busy."""
@@ -169,9 +176,13 @@ class Executor:
 
     def compute(self, ns: float, stream: int, task: int, then: Callable[[], None]) -> None:
         """Keeps a stream busy for so long, then calls."""
-        self._token += 1
-        self._computed[self._token] = (task, then)
-        self.device.compute(ns, wr_id=self._token, stream=stream)
+        if self.device.turns is None:
+            self._token += 1
+            number = self._token
+        else:
+            number = self._going_on.number()
+        self._computed[number] = (task, then)
+        self.device.compute(ns, wr_id=number, stream=stream)
 
     # The iteration
 
@@ -207,7 +218,7 @@ class Executor:
             self._start_ready()
             while self._left:
                 until_ns = (self._begin_ps + self._later[0][0]) / 1000 if self._later else None
-                for record in self.device.wait(until_ns=until_ns):
+                for record in self.device.next_records(until_ns):
                     self._take(record)
                 self._start_ready()
                 if self.tick:
@@ -264,7 +275,11 @@ class Executor:
         return self.messages.of(order)
 
     def _take(self, record: Record) -> None:
-        if record.kind == wire.COMPUTED:
+        if record.kind == turns.ENDED:
+            self._look(self._going_on.under_way[record.wr_id].owner, record.time_ps)
+        elif record.kind == wire.COMPUTED and record.wr_id not in self._computed:
+            self._look(self._going_on.take(record).owner, record.time_ps)
+        elif record.kind == wire.COMPUTED:
             task, then = self._computed.pop(record.wr_id)
             then()
             self._look(task, record.time_ps)
@@ -302,6 +317,12 @@ class Executor:
             self._waits[follower] -= 1
             if not self._waits[follower]:
                 self._may_start(follower)
+
+    @property
+    def _going_on(self) -> turns.Turns:
+        """Where collectives go on by themselves, if any do."""
+        assert isinstance(self.device.turns, turns.Turns)
+        return self.device.turns
 
     # What for, and for whom, it waits
 

@@ -167,7 +167,7 @@ def _failure(script: Script, folder: Path, printed: Sequence[str], output: str) 
 
 
 def _hint(what: str) -> str:
-    if "cuda" in what.lower() or "NVIDIA" in what:
+    if "cuda" in what.lower() or "NVIDIA" in what or "accelerator device" in what:
         return "there is no GPU here: have the script take the CPU where torch.cuda.is_available() is false"
     return "does it run by itself? torchrun --nproc-per-node N SCRIPT"
 

@@ -12,7 +12,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from workloads.verbs import wire
 from workloads.verbs.bond import COMPLETIONS, Bond
@@ -53,6 +53,15 @@ class CompletionError(FabricError):
 NO_STREAM = 0xFFFFFFFF
 
 
+class Turns(Protocol):
+    """What goes on by itself while we wait (workloads/parts/turns.py)."""
+
+    def records(self, until_ns: float | None) -> Iterable[Record]:
+        """Waits like `Device.wait` for one record, and returns what is not its own."""
+
+    def close(self) -> None: ...
+
+
 class Device:
     """A rank's NIC, compute stream and clock.  One session; as a context manager it says BYE on a clean end.
 
@@ -74,6 +83,7 @@ class Device:
         self.sends_by: Mapping[str, int | Sequence[int]] = {}
         """What connections send by from now on: traffic class ("": all others) -> a transport's number in the plan, or
         one for each rank; 0: what the NIC sends by."""
+        self.turns: Turns | None = None
         self._due: list[Record] = []
         self._peers: dict[int, int] = {}
         self._left: set[int] = set()  # groups
@@ -100,10 +110,13 @@ class Device:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self.session.close()
+            if self.turns is not None:
+                self.turns.close()
 
     def close(self) -> None:
         """Say BYE and leave."""
@@ -245,6 +258,32 @@ class Device:
             self.spend(self.wake_ns)
         return due
 
+    def next_records(self, until_ns: float | None = None) -> Iterable[Record]:
+        """Like `wait`, but what goes on by itself takes its own, and there may be nothing left of what has come."""
+        return self.wait(until_ns=until_ns) if self.turns is None else self.turns.records(until_ns)
+
+    @property
+    def bonded(self) -> bool:
+        """Whether connections have several queue pairs."""
+        return self._queue_pairs > 1
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are records that came while others were waited for."""
+        return bool(self._due)
+
+    def answered_meanwhile(self, clock_ps: int, tally: Tally) -> None:
+        """fabricd has said so to who has waited for us."""
+        self._clock_ps, self.tally = clock_ps, tally
+
+    def come(self, nbytes: int) -> list[Record]:
+        """The records in a packet that is there already; host time passes for them."""
+        self._answered(nbytes)
+        due, self._due = self._due, []
+        if due:
+            self.spend(self.wake_ns)
+        return due
+
     def _forget(self, group: int) -> None:
         """A group was left: that it has failed is of no interest any more, whenever it did."""
         self._left.add(group)
@@ -315,8 +354,8 @@ class Device:
         self.session.flush()
         self._answered()
 
-    def _answered(self) -> None:
-        body = self.session.answer(wire.RECORDS, None)
+    def _answered(self, come: int | None = None) -> None:
+        body = self.session.answer(wire.RECORDS, None, come)
         try:
             if len(body) < wire.RECORDS_BODY.size:
                 raise wire.Malformed("records without a header")

@@ -32,6 +32,11 @@ class Region:
             raise ValueError(f"bytes {at}+{nbytes} of a region of {len(self)}")
         return Region(self._memory, self.key, self.at + at, nbytes)
 
+    @property
+    def address(self) -> int:
+        """Where it begins in this process."""
+        return int(self.view("uint8").__array_interface__["data"][0])
+
     def view(self, dtype: str, offset_bytes: int = 0, count: int = -1) -> NDArray[Any]:
         """A numpy view of `count` elements (-1: all that fit) from byte `offset_bytes` on, without a copy."""
         import numpy as np

@@ -77,8 +77,7 @@ bool flow_cache_awaits(struct fabric *f, const struct port *in, const struct fra
 struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const struct frame *fr);
 void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d);
 const struct flow *flow_cache_asked(struct fabric *f, const struct flow_key *key, uint32_t number);
-struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies,
-				  struct mask *told, uint32_t link);
+void flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, struct answer *answer);
 void flow_cache_changed(struct fabric *f, const struct node *sw);
 void flow_cache_forget(struct fabric *f, const struct node *sw);
 void flow_cache_settled(struct fabric *f);

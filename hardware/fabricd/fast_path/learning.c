@@ -3,8 +3,9 @@
  * Theory of Operation
  *
  * A frame of a flow that is not known goes through Open vSwitch, and what comes out is
- * noted: it is shown.  Then Open vSwitch is asked what decided (trace.c).  From then on
- * all frames that are alike in that are the flow.
+ * noted: it is shown.  At the same time Open vSwitch is asked what decides (trace.c), as each
+ * of its turns takes long in a large fabric.  When both are known
+ * all frames that are alike in what decides are the flow.
  *
  * Later a twin of one of its frames goes through Open vSwitch now and then, and has to
  * come out as the flow's copies say.
@@ -43,8 +44,9 @@ struct flow *flow_cache_learns(struct fabric *f, const struct port *in, const st
 	}
 	if (flow->state != FLOW_NEW || !trace_ready(f))
 		return NULL;
+	uint64_t epoch = c->epoch;
 	flow->state = FLOW_SHOWN;
-	return flow;
+	return trace_ask(f, flow, &key) && c->epoch == epoch ? flow : NULL;
 }
 
 /* Does a rewriting of headers, or none, make one frame of the other? */
@@ -123,63 +125,6 @@ static void supersede(struct fabric *f, struct flow *flow, const struct flow_key
 	c->decided++;
 }
 
-/* flow_cache_decided() - It is settled what has become of a frame of a flow
- *
- * In which order copies were read from their ports is an accident.
- */
-void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
-{
-	struct flow_cache *c = f->flow_cache;
-
-	qsort(d->copy, d->copies, sizeof *d->copy, by_port);
-	if (flow->state == FLOW_CACHED) {
-		if (d->strange || !as_cached(c, flow, &d->before, d->copy, d->copies))
-			found_stale(f);
-		return;
-	}
-	if (flow->state != FLOW_SHOWN)
-		return;
-	c->decided++;
-	if (d->strange) {
-		flow->state = FLOW_UNCACHED;
-		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT]);
-		return;
-	}
-	flow->state = FLOW_ASKED;
-	flow->copies = d->copies;
-	if (d->copies) {
-		flow->copy = calloc(d->copies, sizeof *flow->copy);
-		if (!flow->copy)
-			abort();
-		memcpy(flow->copy, d->copy, d->copies * sizeof *flow->copy);
-	}
-	if (!trace_ask(f, flow, &d->before))
-		flow_cache_forget(f, NULL);
-}
-
-static struct flow *asked(const struct flow_cache *c, const struct flow_key *key, uint32_t number)
-{
-	struct flow *flow = megaflows_undecided(&c->flows, key);
-
-	return flow && flow->number == number && flow->state == FLOW_ASKED ? flow : NULL;
-}
-
-/* flow_cache_asked() - The flow of that number, if it is to be asked about; or NULL
- *
- * That of another question may have told what becomes of it.
- */
-const struct flow *flow_cache_asked(struct fabric *f, const struct flow_key *key, uint32_t number)
-{
-	struct flow_cache *c = f->flow_cache;
-	struct flow *flow = asked(c, key, number);
-	const struct flow *by = flow ? megaflows_find(&c->flows, key) : NULL;
-
-	if (!by)
-		return flow;
-	supersede(f, flow, key, by);
-	return NULL;
-}
-
 /* Do copies keep, of the frame that they were seen of, what a mask leaves out? */
 static bool keeps(const struct flow *flow, const struct flow_key *key, const struct flow_key *mask)
 {
@@ -216,39 +161,114 @@ static const struct mask *relied(struct flow_cache *c, const struct flow *flow, 
 	return keeps(flow, key, &told->bits) ? told : &c->flows.mask[MASK_EXACT];
 }
 
-/* flow_cache_explained() - Open vSwitch has said what decides about a flow
- * @key:	Of the frame that it was asked about
- * @number:	Of its flow, which may be forgotten
- * @copies:	How many there are if headers alone decide, else -1
- * @told:	The bits of the headers that decide, and the hash, if there is one
- * @link:	That this has led to
- *
- * Return: the flow, if it is cached from now on
+/* A frame of a flow has come out, and Open vSwitch has said what decides about it
+ * @key:	Of that frame
  */
-struct flow *flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, int copies,
-				  struct mask *told, uint32_t link)
+static void conclude(struct fabric *f, struct flow *flow, const struct flow_key *key, struct answer *answer)
 {
 	struct flow_cache *c = f->flow_cache;
-	struct flow *flow = asked(c, key, number);
+	uint64_t epoch = c->epoch;
 
-	if (flow)
-		tables_read(f, flow->sw); /* the rules that are told of: they may be new, and the flow forgotten */
-	flow = asked(c, key, number);
-	if (!flow)
-		return NULL;
-	const struct mask *mask = copies >= 0 && copies != flow->copies ? &c->flows.mask[MASK_EXACT]
-									: relied(c, flow, key, told, link);
+	tables_read(f, flow->sw); /* the rules that are told of: they may be new, and the flow forgotten */
+	if (c->epoch != epoch)
+		return;
+	const struct mask *mask = answer->copies >= 0 && answer->copies != flow->copies
+					  ? &c->flows.mask[MASK_EXACT]
+					  : relied(c, flow, key, &answer->told, answer->link);
 	const struct flow *by = megaflows_decided(&c->flows, flow, key, mask);
 	if (by) {
 		supersede(f, flow, key, by);
-		return NULL;
+		return;
 	}
-	flow->state = copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
+	flow->state = answer->copies == flow->copies ? FLOW_CACHED : FLOW_UNCACHED;
 	flow->as_it_is = flow->copies && !flow->copy->rewritten;
 	flow->alone = flow->copies == 1 && flow->as_it_is ? flow->copy->port : 0;
 	ways_drop(flow->ways);
 	flow->ways = flow->sw->adaptive ? ways_name(flow_ways(flow)) : NULL;
 	flow->left = c->sample;
 	c->decided++;
-	return flow->state == FLOW_CACHED ? flow : NULL;
+	if (flow->state == FLOW_CACHED)
+		rules_met(c, flow, answer->text);
+}
+
+/* flow_cache_decided() - It is settled what has become of a frame of a flow
+ *
+ * In which order copies were read from their ports is an accident.
+ */
+void flow_cache_decided(struct fabric *f, struct flow *flow, struct decision *d)
+{
+	struct flow_cache *c = f->flow_cache;
+
+	qsort(d->copy, d->copies, sizeof *d->copy, by_port);
+	if (flow->state == FLOW_CACHED) {
+		if (d->strange || !as_cached(c, flow, &d->before, d->copy, d->copies))
+			found_stale(f);
+		return;
+	}
+	if (flow->state != FLOW_SHOWN)
+		return;
+	c->decided++;
+	if (d->strange) {
+		flow->state = FLOW_UNCACHED;
+		megaflows_decided(&c->flows, flow, &d->before, &c->flows.mask[MASK_EXACT]);
+		return;
+	}
+	flow->state = FLOW_ASKED;
+	flow->copies = d->copies;
+	if (d->copies) {
+		flow->copy = calloc(d->copies, sizeof *flow->copy);
+		if (!flow->copy)
+			abort();
+		memcpy(flow->copy, d->copy, d->copies * sizeof *flow->copy);
+	}
+	struct answer *answer = flow->answer;
+	const struct flow *by = megaflows_find(&c->flows, &d->before);
+	flow->answer = NULL;
+	if (by)
+		supersede(f, flow, &d->before, by);
+	else if (answer)
+		conclude(f, flow, &d->before, answer);
+	free(answer);
+}
+
+static struct flow *asked(const struct flow_cache *c, const struct flow_key *key, uint32_t number)
+{
+	struct flow *flow = megaflows_undecided(&c->flows, key);
+
+	return flow && flow->number == number && flow_is_undecided(flow) ? flow : NULL;
+}
+
+/* flow_cache_asked() - The flow of that number, if it is to be asked about; or NULL
+ *
+ * That of another question may have told what becomes of it.
+ */
+const struct flow *flow_cache_asked(struct fabric *f, const struct flow_key *key, uint32_t number)
+{
+	struct flow_cache *c = f->flow_cache;
+	struct flow *flow = asked(c, key, number);
+	const struct flow *by = flow ? megaflows_find(&c->flows, key) : NULL;
+
+	if (!by)
+		return flow;
+	if (flow->state == FLOW_ASKED)
+		supersede(f, flow, key, by);
+	return NULL;
+}
+
+/* flow_cache_explained() - Open vSwitch has said what decides about a flow
+ * @key:	Of the frame that it was asked about
+ * @number:	Of its flow, which may be forgotten
+ * @answer:	Taken over
+ */
+void flow_cache_explained(struct fabric *f, const struct flow_key *key, uint32_t number, struct answer *answer)
+{
+	struct flow *flow = asked(f->flow_cache, key, number);
+
+	if (flow && flow->state == FLOW_SHOWN && !flow->answer) {
+		flow->answer = answer;
+		return;
+	}
+	if (flow && flow->state == FLOW_ASKED)
+		conclude(f, flow, key, answer);
+	free(answer);
 }

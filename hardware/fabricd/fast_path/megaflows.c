@@ -260,6 +260,7 @@ static void flow_free(struct megaflows *m, struct flow *flow)
 	rules_count(flow);
 	ways_drop(flow->ways);
 	free(flow->rules);
+	free(flow->answer);
 	free(flow->copy);
 	free(flow);
 	m->count--;

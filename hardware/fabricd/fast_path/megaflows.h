@@ -15,8 +15,8 @@ struct ways;
 
 enum flow_state {
 	FLOW_NEW,	/* nothing is known of it */
-	FLOW_SHOWN,	/* a frame of it is inside Open vSwitch */
-	FLOW_ASKED,	/* Open vSwitch is asked whether the headers alone decide, and which */
+	FLOW_SHOWN,	/* a frame of it is inside Open vSwitch, which is asked whether the headers alone decide, and which */
+	FLOW_ASKED,	/* the frame has come out, and the answer has not */
 	FLOW_CACHED,
 	FLOW_UNCACHED,	/* they do not: every frame goes through Open vSwitch */
 };
@@ -43,6 +43,7 @@ struct flow {
 	uint64_t packets, bytes; /* that went by the cache, not yet counted for its rules */
 	struct flow_copy *copy;
 	struct node *sw;
+	struct answer *answer; /* that was there before the frame came out, or NULL */
 	struct rule **rules;	 /* that it meets, in order */
 	uint32_t rule_count;
 	uint32_t number;
@@ -74,6 +75,14 @@ struct mask_list {
 struct flow_masks {
 	struct mask_list told, presumed;
 	struct mask next; /* that is presumed */
+};
+
+/* What Open vSwitch has said of a frame */
+struct answer {
+	int copies; /* how many there are if headers alone decide, else -1 */
+	uint32_t link; /* that the hash has led to */
+	struct mask told; /* the bits of the headers that decide, and the hash, if there is one */
+	char text[]; /* with the rules that it meets */
 };
 
 struct megaflows {

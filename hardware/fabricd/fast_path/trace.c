@@ -8,8 +8,8 @@
  * looks at anything but headers, will the next packet of the flow fare alike.
  *
  * Open vSwitch answers ten questions of each connection at each turn of its main loop,
- * and its turns get longer with each port.  Thousands of flows may begin at once, and
- * frames wait for the answers (switch/ovs.c).  So there are several connections, and
+ * and a turn takes 12 ms with 2,000 ports.  Thousands of flows may begin at once, and
+ * frames wait for the answers (switch/ovs.c).  So there are many connections, and
  * questions beyond what they hold stand in a queue.
  *
  * The control socket speaks JSON-RPC 1.0: {"id", "method", "params"} one way,
@@ -35,7 +35,7 @@
 #include "fast_path/trace_text.h"
 
 #define SOCKET "ovs-vswitchd.ctl"
-#define LINES 8
+#define LINES 64
 #define ASKED_MAX (LINES * 16)
 #define REQUEST_MAX 512
 #define PURGE 0 /* the id of that request; those of questions are larger */
@@ -119,17 +119,19 @@ static void heard(struct fabric *f, struct trace *t, const struct reply *reply)
 	uint32_t number = q->number;
 	q->number = 0;
 	t->open--;
-	int copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
-	struct mask told = {0};
-	uint32_t link = 0;
-	megaflow_mask(&told.bits, text ? text : "");
-	if (copies >= 0) {
-		ecmp_told(&told.ecmp, &link, text);
-		told.bits.port = trace_tells_ports_apart(text) ? UINT16_MAX : 0;
+	if (!text)
+		text = "";
+	struct answer *answer = calloc(1, sizeof *answer + strlen(text) + 1);
+	if (!answer)
+		abort();
+	strcpy(answer->text, text);
+	answer->copies = !actions || looks_at_more(text) ? -1 : copies_of(actions + sizeof line - 1);
+	megaflow_mask(&answer->told.bits, text);
+	if (answer->copies >= 0) {
+		ecmp_told(&answer->told.ecmp, &answer->link, text);
+		answer->told.bits.port = trace_tells_ports_apart(text) ? UINT16_MAX : 0;
 	}
-	struct flow *flow = flow_cache_explained(f, &q->key, number, copies, &told, link);
-	if (flow)
-		rules_met(f->flow_cache, flow, text);
+	flow_cache_explained(f, &q->key, number, answer);
 }
 
 static void hang_up(struct fabric *f, struct trace *t)

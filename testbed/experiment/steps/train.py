@@ -15,6 +15,7 @@ from testbed.experiment.blocks.fabric import TrafficClass
 from testbed.experiment.blocks.transport import Own
 
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
+MOST_MICRO_BATCHES = 4096
 
 
 class TrainModel(Model):
@@ -82,8 +83,13 @@ class Gpu(Model):
 class Batch(Model):
     micro: Count = Field(default=1, description="sequences of a micro-batch")
     count: int = Field(
-        default=1, ge=1, le=4096, description="micro-batches that each pipeline takes in a step, one after the other"
-    )
+        default=1, ge=1, le=MOST_MICRO_BATCHES,
+        description="micro-batches that each pipeline takes in a step, one after the other",
+    )  # fmt: skip
+    global_: Count | None = Field(
+        default=None, alias="global",
+        description="sequences of a step, of all pipelines: `count` is global / (micro x data) (null: `count` says it)",
+    )  # fmt: skip
 
 
 class Parallel(Model):
@@ -241,3 +247,23 @@ class Train(Model):
     )
     iterations: int = Field(default=1, ge=1, le=10_000, description="measured repetitions")
     warmup: int = Field(default=0, ge=0, le=10_000, description="repetitions before those, not measured")
+
+    @model_validator(mode="after")
+    def _micro_batches(self) -> Self:
+        """How many follow from a global batch, as of Megatron's `--global-batch-size`."""
+        its, data = self.batch, self.parallel.data
+        if its.global_ is None:
+            return self
+        count, over = divmod(its.global_, its.micro * data)
+        share = f"micro {its.micro} x data {data}"
+        if over:
+            what = f"a global batch of {its.global_} sequences cannot be divided by {share}"
+            raise mistake(what, f"a multiple of {its.micro * data}", ["batch", "global"])
+        if count > MOST_MICRO_BATCHES:
+            what = f"a global batch of {its.global_} sequences is {count} micro-batches of {share}"
+            raise mistake(what, f"{MOST_MICRO_BATCHES} micro-batches at most", ["batch", "global"])
+        if "count" in its.model_fields_set and its.count != count:
+            what = f"{its.count} micro-batches of {share} are no global batch of {its.global_} sequences"
+            raise mistake(what, f"leave count out: it is {count}", ["batch", "count"])
+        self.__dict__["batch"] = its.model_copy(update={"count": count})  # frozen for others
+        return self

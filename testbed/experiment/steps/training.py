@@ -111,7 +111,7 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
     if train.root_unit and (t.shard != "fsdp" or t.parallel.pipeline > 1 or not t.model.vocab):
         what = "a root unit is FSDP's: embedding and head, on the same ranks"
         yield ("root_unit",), what, "shard: fsdp, no pipeline, a vocab; or leave it out"
-    found = list(problems(t))
+    found = [_by_global(train, one) for one in problems(t)]
     yield from found
     if spec.topology.is_large:  # predictions place its ranks themselves
         yield from _scale(train, t)
@@ -138,6 +138,15 @@ def mistakes(train: Train, spec: FabricSpec, fabric: Fabric) -> Iterator[Found]:
             few = replace(t, model=replace(t.model, layers=layers))
             small = too_small(few, layout, train.scale.by, spec.nic.mtu) if not next(problems(few), None) else ()
             yield from ((("scale", "by"), what, hint) for what, hint in small)
+
+
+def _by_global(train: Train, found: Found) -> Found:
+    """A number of micro-batches that does not go is said of the global batch, if that is what the file has."""
+    path, what, hint = found
+    if path != ("batch", "count") or train.batch.global_ is None:
+        return found
+    share = f"global / (micro {train.batch.micro} x data {train.parallel.data})"
+    return ("batch", "global"), what, f"{share} is the number of micro-batches: {hint}"
 
 
 def _placed(train: Train, t: Training, fabric: Fabric) -> Layout:
