@@ -98,7 +98,7 @@ def test_a_bad_request_behind_the_drained_ones_is_kept_too(fabric: BareFabric) -
 
 @pytest.mark.parametrize("kind", [UD, UC])
 def test_a_bad_request_breaks_the_sends_of_what_is_not_reliable(fabric: BareFabric, kind: int) -> None:
-    """Those behind it are flushed, and so is what is posted then; the other way messages come in, until it sends again."""
+    """Those behind it are flushed, and so is what is posted then; messages come in all the while."""
     ends = Ends(fabric, kind)
     assert heard(ends.until(10**9, ends.send(1), ends.send(2, key=99), ends.send(3))) == [
         ("1", SUCCESS),

@@ -36,15 +36,12 @@ enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 struct qp_attributes {
 	ps_t timeout; /* PS_NEVER: none */
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
-	uint32_t rights, pd; /* of its peer; protection domain */
+	uint32_t rights, pd, qkey; /* of its peer; protection domain; of datagrams */
 	bool datagrams; /* unreliable ones, to whom each names (datagram/datagram.c): it has no peer */
 	bool unreliable; /* connection: nothing is acknowledged, and nothing sent again (datagram/unreliable.c) */
-	uint32_t qkey; /* of those */
 	struct shared *shared; /* where its receives come from, or NULL: from its own queue */
-	uint8_t retry, rnr_retry, rnr_timer;
-	uint8_t reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
-	bool sends_broken; /* by a request that was bad: what it receives goes on */
-	bool draining; /* what has begun is not done yet (connection/attributes.c) */
+	uint8_t retry, rnr_retry, rnr_timer, reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
+	bool sends_broken, draining; /* by a request that was bad; what has begun is not done yet (connection/attributes.c) */
 	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
 };
 
