@@ -39,12 +39,12 @@ class Ends:
         return self.own.command(self.qp_a, to)
 
     def write(self, wr_id: int, nbytes: int = LONG, opcode: int = wire.WRITE) -> bytes:
-        at = {"remote": self.far.address, "rkey": self.far.key}
-        return self.a.send_list(self.qp_a, opcode, [self.near.piece(0, nbytes)], wr_id=wr_id, **at)
+        near, far = self.near.piece(0, nbytes), self.far
+        return self.a.send_list(self.qp_a, opcode, [near], wr_id=wr_id, remote=far.address, rkey=far.key)
 
     def send(self, wr_id: int, key: int | None = None) -> bytes:
-        to = {"remote": self.to_b, "rkey": QKEY}
-        return self.a.send_list(self.qp_a, wire.SEND, [self.near.piece(0, SHORT, key)], wr_id=wr_id, **to)
+        near = self.near.piece(0, SHORT, key)
+        return self.a.send_list(self.qp_a, wire.SEND, [near], wr_id=wr_id, remote=self.to_b, rkey=QKEY)
 
     def until(self, ps: int, *commands: bytes) -> list[wire.Record]:
         """All that `a` hears of until then."""
@@ -106,9 +106,10 @@ def test_a_bad_request_breaks_the_sends_of_what_is_not_reliable(fabric: BareFabr
         ("3", FLUSHED),
     ]
     assert heard(ends.until(10**9, ends.send(4))) == [("4", FLUSHED)]
+    to_a, far = ends.qp_a << 32 | address_of(fabric, 0), ends.far.piece(0, SHORT)
+    ends.b.begin_wait(10_000, REST_PS, ends.b.send_list(ends.qp_b, wire.SEND, [far], remote=to_a, rkey=QKEY))
+    ends.b.end_wait()  # of its wait before: its message is on its way
     ends.a.begin_wait(1, REST_PS // 2, ends.a.recv_list(ends.qp_a, [ends.near.piece(0, SHORT + 40)], wr_id=9))
-    back = {"remote": ends.qp_a << 32 | address_of(fabric, 0), "rkey": QKEY}
-    ends.b.begin_wait(10_000, REST_PS, ends.b.send_list(ends.qp_b, wire.SEND, [ends.far.piece(0, SHORT)], **back))
     assert heard(ends.a.end_wait()) == [("9", SUCCESS)]
     assert heard(ends.until(10**9, ends.state(RTS), ends.send(5))) == [("5", SUCCESS)]
     ends.over()
