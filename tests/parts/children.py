@@ -41,7 +41,14 @@ os.waitpid(forked(lambda: time.sleep(0.006)), 0)
 say("fork")
 
 out, to = os.pipe()
-child = forked(lambda: (time.sleep(0.007), os.write(to, b"x")))
+
+
+def writes() -> None:
+    time.sleep(0.007)
+    os.write(to, b"x")
+
+
+child = forked(writes)
 os.read(out, 1)
 say("a pipe")
 os.waitpid(child, 0)
