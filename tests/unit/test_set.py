@@ -32,7 +32,7 @@ def test_keys_of_the_experiment_can_be_set(testbed: Cli) -> None:
         ("place.tensor", {"place": {"pipeline": "rail"}}),  # a name of the file's own
         ("place", {"place": {}}),
         ("schedule", {"schedule": "1f1b"}),
-        ("batch.count", {"batch": {"micro": 1, "count": 1}}),
+        ("batch.count", {"batch": {"micro": 1, "count": 1, "global": None}}),
         ("first_bucket", {"first_bucket": None}),
     ],
 )
