@@ -74,7 +74,6 @@ uint32_t session_wait(uint32_t records, uint64_t until);
 void session_outside(uint64_t until);
 void session_signals(void);
 bool session_signalled(void);
-bool session_readable(int fd);
 void session_masked(uint64_t until, const sigset_t *mask);
 void session_room(void);
 void session_fail(const char *what, const char *why);
@@ -194,7 +193,6 @@ struct qp {
 	unsigned forks;
 	bool extended;
 	bool signal_all;
-	bool draining, drain_told; /* its send queue is being drained; and an event is to say when it is */
 	uint32_t events; /* asynchronous ones that its program has taken */
 	struct send_entry *sq;
 	uint64_t *rq;

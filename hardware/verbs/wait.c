@@ -15,12 +15,8 @@
 #include "railbed.h"
 
 #include <signal.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/single_threaded.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "wire.h"
 
@@ -215,32 +211,6 @@ void session_room(void)
 void session_poll(unsigned empties)
 {
 	wait_for(1, session.now + session.spend + session_slice(empties), session.open ? WAIT_WRITTEN : 0);
-}
-
-static bool readable(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return syscall(SYS_poll, &p, 1, 0) == 1;
-}
-
-/* session_readable() - Wait until something can be read there that records bring; false: nothing can, and nobody waits for it
- * (O_NONBLOCK), or nothing will
- */
-bool session_readable(int fd)
-{
-	bool blocks = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
-
-	while (!readable(fd)) {
-		session_lock();
-		if (session.fd >= 0)
-			session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);
-		bool over = session.fd < 0;
-		session_unlock();
-		if (over || (!blocks && !readable(fd)))
-			return false;
-	}
-	return true;
 }
 
 /* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */

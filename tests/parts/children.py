@@ -41,14 +41,7 @@ os.waitpid(forked(lambda: time.sleep(0.006)), 0)
 say("fork")
 
 out, to = os.pipe()
-
-
-def writes() -> None:
-    time.sleep(0.007)
-    os.write(to, b"x")
-
-
-child = forked(writes)
+child = forked(lambda: (time.sleep(0.007), os.write(to, b"x")))
 os.read(out, 1)
 say("a pipe")
 os.waitpid(child, 0)
