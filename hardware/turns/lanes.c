@@ -333,8 +333,8 @@ void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_
 	advance(t, x, index);
 }
 
-/* lanes_done() - Has all been received, and is all that was sent acknowledged? */
-bool lanes_done(const struct execution *x)
+/* turns_done() - Has all been received, and is all that was sent acknowledged? */
+bool turns_done(const struct execution *x)
 {
 	for (uint32_t k = 0; k < x->plan->lane_count; k++)
 		if (x->lanes[k].at < x->plan->lanes[k].count || x->lanes[k].outbox)
@@ -346,7 +346,6 @@ bool lanes_done(const struct execution *x)
 }
 
 /* turns_start() - Takes every lane as far as it comes.  Return: whether that was all */
-bool turns_start(struct turns *t, struct execution *x);
 bool turns_start(struct turns *t, struct execution *x)
 {
 	x->running = true;
@@ -355,19 +354,11 @@ bool turns_start(struct turns *t, struct execution *x)
 			busy(t, x, k, x->plan->lanes[k].begin_ps, BEGUN);
 		else
 			advance(t, x, k);
-	x->running = !lanes_done(x);
+	x->running = !turns_done(x);
 	return !x->running;
 }
 
-/* turns_done() - Is it through? */
-bool turns_done(const struct execution *x);
-bool turns_done(const struct execution *x)
-{
-	return lanes_done(x);
-}
-
 /* turns_reset() - Back to the beginning */
-void turns_reset(struct execution *x);
 void turns_reset(struct execution *x)
 {
 	for (uint32_t k = 0; k < x->plan->line_count; k++) {
@@ -385,7 +376,6 @@ void turns_reset(struct execution *x)
 }
 
 /* turns_free() - What lanes have taken of the C library's memory */
-void turns_free(struct execution *x);
 void turns_free(struct execution *x)
 {
 	for (uint32_t k = 0; k < x->plan->lane_count; k++)

@@ -115,7 +115,7 @@ static int hand_out(struct turns *t, const struct wire_record *r)
 	} else if (!lanes_take(t, x, index, r->kind == REC_SENT, r->wr_id, r->imm)) {
 		return TURNED_ODD;
 	}
-	if (!x->running || !lanes_done(x))
+	if (!x->running || !turns_done(x))
 		return TURNED_ON;
 	x->running = false;
 	t->ended = x->number;
@@ -137,7 +137,6 @@ static int hand_out_all(struct turns *t)
 }
 
 /* turns_take() - A record that Python has been told of.  Return: NOT_OURS, or how it has turned out */
-int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm);
 int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm)
 {
 	return hand_out(t, &(struct wire_record){.kind = (uint16_t)kind, .wr_id = wr_id, .t = time_ps, .qp = qp, .imm = imm});
@@ -191,7 +190,6 @@ static bool answered(const struct turns *t)
  * @until:	Emulated time in ps at which Python wants to be asked, or UINT64_MAX
  * @for_ns:	Wall time after which it wants to
  */
-int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns);
 int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns)
 {
 	int64_t stop = now_ns() + for_ns;

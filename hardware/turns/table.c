@@ -77,7 +77,6 @@ void table_take(struct table *table, uint64_t key)
 }
 
 /* turns_add() - From now on records of @x are handed to it, which gets a number.  Return: the number */
-uint32_t turns_add(struct turns *t, struct execution *x);
 uint32_t turns_add(struct turns *t, struct execution *x)
 {
 	uint32_t number = 0;
@@ -100,7 +99,6 @@ uint32_t turns_add(struct turns *t, struct execution *x)
 }
 
 /* turns_remove() - They are no longer */
-void turns_remove(struct turns *t, struct execution *x);
 void turns_remove(struct turns *t, struct execution *x)
 {
 	t->by_number[x->number] = NULL;
@@ -113,7 +111,6 @@ void turns_remove(struct turns *t, struct execution *x)
 }
 
 /* turns_close() - The session is over */
-void turns_close(struct turns *t);
 void turns_close(struct turns *t)
 {
 	free(t->messages.entries);

@@ -20,7 +20,6 @@
 #include "plan.h"
 
 #define PACKET_MOST 65536 /* of commands */
-#define NOBODY UINT32_MAX
 
 /* What is called in Python */
 struct asked {
@@ -84,11 +83,22 @@ enum turned {
 };
 #define NOT_OURS (-1)
 
+/* What Python calls (workloads/parts/turns.py) */
+extern const uint32_t turns_layout[];
+bool turns_done(const struct execution *x);
+bool turns_start(struct turns *t, struct execution *x);
+void turns_reset(struct execution *x);
+void turns_free(struct execution *x);
+uint32_t turns_add(struct turns *t, struct execution *x);
+void turns_remove(struct turns *t, struct execution *x);
+void turns_close(struct turns *t);
+int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm);
+int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns);
+
 void say(struct turns *t, uint16_t op, const void *body, size_t bytes);
 void say_progress(struct turns *t);
 bool lanes_take(struct turns *t, struct execution *x, uint32_t line, bool sent, uint64_t wr_id, uint32_t imm);
 void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_t index);
-bool lanes_done(const struct execution *x);
 void combine(struct turns *t, struct execution *x, uint32_t into, uint64_t at, struct place from, uint64_t bytes);
 void copy(struct execution *x, uint32_t into, uint64_t at, struct place from, uint64_t bytes);
 const struct entry *table_find(const struct table *table, uint64_t key);

@@ -243,27 +243,28 @@ uint64_t responder_under_way(const struct qp *q)
 	return r ? r->made - r->taken - r->lost : 0;
 }
 
-/* responder_rest() - Bytes that it owes: of what is sent again, or, of the response under way, what has not left */
-uint64_t responder_rest(const struct qp *q, bool again)
+/* Bytes of jobs that are answered again, or for the first time; @begun: of those that have begun alone */
+static uint64_t owed(const struct qp *q, bool again, bool begun)
 {
 	struct responder *r = q->responder;
 	uint64_t bytes = 0;
 
 	for (uint32_t i = r ? r->head : 0; r && i != r->tail; i++)
-		if (job_at(r, i)->again == again && (again || job_at(r, i)->next)) /* one at a time has begun */
+		if (job_at(r, i)->again == again && (!begun || job_at(r, i)->next))
 			bytes += rest(q, job_at(r, i));
 	return bytes;
+}
+
+/* responder_rest() - Bytes that it owes: of what is sent again, or, of the response under way, what has not left */
+uint64_t responder_rest(const struct qp *q, bool again)
+{
+	return owed(q, again, !again); /* one at a time has begun */
 }
 
 /* responder_unsent() - Bytes that it owes and has not sent yet */
 uint64_t responder_unsent(const struct qp *q)
 {
-	struct responder *r = q->responder;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = r ? r->head : 0; r && i != r->tail; i++)
-		bytes += job_at(r, i)->again ? 0 : rest(q, job_at(r, i));
-	return bytes;
+	return owed(q, false, false);
 }
 
 /* responder_begins() - Is the next packet a response, and the first one of a READ?  If so: bytes of that, else 0 */
