@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/division.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/credits.h"
@@ -82,6 +83,7 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 {
 	struct walk w = {.f = f};
 
+	division_in_order(f, f->clock.now + 2 * pfc_time(p, 0xffff)); /* by then another look shows that it was for nothing */
 	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_reported)
 		return;
 	w.seen = calloc(f->port_count, 1);
