@@ -119,8 +119,9 @@ static void divide(struct fabric *f, uint32_t wanted, uint64_t order)
  */
 bool division_load(struct fabric *f)
 {
-	uint32_t wanted = (uint32_t)number_of(f, f->config, "partitions", 1, PARTITIONS_MAX, 1);
-	uint64_t order = (uint64_t)number_of(f, f->config, "partition_order", 0, 9e15, 0);
+	const json_t *clock = json_object_get(f->config, "clock");
+	uint32_t wanted = (uint32_t)number_of(f, clock, "partitions", 1, PARTITIONS_MAX, 1);
+	uint64_t order = (uint64_t)number_of(f, clock, "partition_order", 0, 9e15, 0);
 
 	if (!f->error[0] && wanted > 1 && f->clock.mode == CLOCK_VIRTUAL)
 		divide(f, wanted, order);

@@ -324,6 +324,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
     clock: dict[str, Any] = {"mode": experiment.clock.mode}
     clock |= {"dilation": experiment.clock.dilation or automatic(fabric, hardware)} if work.kernel else {}
+    clock |= {"partitions": experiment.clock.partitions} if experiment.clock.partitions > 1 else {}
     config = fabricd_config(
         fabric,
         hardware,
