@@ -39,7 +39,7 @@
 /* May partitions run ahead of each other?  Not where something that is not a frame leads from one to another */
 static bool may_divide(const struct fabric *f)
 {
-	return f->clock.mode == CLOCK_VIRTUAL && f->flow_cache && !f->groups && !f->captures && !f->plugins && !f->programs;
+	return f->clock.mode == CLOCK_VIRTUAL && !f->groups && !f->captures && !f->plugins && !f->programs;
 }
 
 /* windows_wanted() - Does the fabric run in windows from here on?  Events are moved to where they belong then */

@@ -16,7 +16,8 @@ from hardware.config import Hardware
 from tests.parts.fabricd_fixture import BareFabric, RawWorker, bare_fabric, post_recv, post_send
 from workloads.verbs import wire
 
-NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed")
+NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed",
+                "windows")  # fmt: skip
 """Matters of wall time, or of which way frames went."""
 SAMPLES = (1024, 0, 1, 7)
 """Of the fast path, run by run."""
