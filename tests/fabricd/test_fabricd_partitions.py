@@ -1,7 +1,7 @@
 """A divided fabric has the figures of an undivided one, whatever its partitions and the order in which they run.
 
-All other tests of this folder divide their fabrics, too, in an order of their own (tests/parts/fabricd_fixture.py): what
-they expect was written down for undivided ones. Here windows are shown to run, next to everything that ends one.
+All other tests of this folder divide their fabrics, too, each in an order of its own (tests/parts/fabricd_fixture.py):
+what they expect was written down for undivided ones. Here windows are shown to run, next to everything that ends one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric
 from tests.parts.traffic_fabric import bounds, nic, switch
 
 CLOS = {"leaves": 4, "spines": 2, "hosts_per_leaf": 2}
-LOSSLESS = switch(headroom=bounds.headroom_bytes(400e9, 500, 4096), ecn={"3": {"kmin_bytes": 20_000, "kmax_bytes": 80_000, "pmax": 0.5}})  # fmt: skip
+ECN = {"3": {"kmin_bytes": 20_000, "kmax_bytes": 80_000, "pmax": 0.5}}
+LOSSLESS = switch(headroom=bounds.headroom_bytes(400e9, 500, 4096), ecn=ECN)
 PAUSED = Hardware(switch=LOSSLESS, nic=nic("dcqcn"), switch_buffer_bytes=600_000)
 LOSSY = Hardware(
     switch=switch(headroom=0, lossless=[]),

@@ -81,7 +81,10 @@ class Clock(Model):
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         dilation = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 10**9}]}
         partitions = {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}
-        keys = {"virtual": {"partitions": partitions}, "real": {"dilation": dilation, "fifo": {"type": "boolean"}}}
+        keys: dict[str, dict[str, Any]] = {
+            "virtual": {"partitions": partitions},
+            "real": {"dilation": dilation, "fifo": {"type": "boolean"}},
+        }
         return {"anyOf": [{"enum": ["virtual", "real"]}, *(_written(mode, its) for mode, its in keys.items())]}
 
 
