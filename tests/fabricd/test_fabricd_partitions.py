@@ -14,8 +14,8 @@ import pytest
 
 from hardware.client import FabricdError
 from hardware.config import Hardware
-from tests.fabricd.test_fabricd_determinism import NOT_EMULATED, drive, exchange
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric
+from tests.parts.scripted_ranks import NOT_EMULATED, drive, exchange
 from tests.parts.traffic_fabric import bounds, nic, switch
 
 CLOS = {"leaves": 4, "spines": 2, "hosts_per_leaf": 2}
@@ -63,13 +63,17 @@ def paused(f: BareFabric) -> Any:
 
 def lost(f: BareFabric) -> Any:
     """Losses, frames that come late, a cable that is cut and comes back, and a request while the clock stands still."""
-    bad = {"primitive": "frames", "ports": ["spine0:1", "spine0:2"]}
+    bad: dict[str, Any] = {"primitive": "frames", "ports": ["spine0:1", "spine0:2"]}
     f.fabricd.request("inject", fault="loss", effect="drop", shown="crc", **bad, select={"share": 0.03})
-    late = {"delay_ns": 0, "jitter_ns": 3000, "reorder": True, "select": {"share": 0.2}}
+    late: dict[str, Any] = {"delay_ns": 0, "jitter_ns": 3000, "reorder": True, "select": {"share": 0.2}}
     f.fabricd.request("inject", fault="late", effect="delay", **bad, **late)
-    down = {"primitive": "params", "cable": "leaf2-spine0", "values": {"up": False}}
+    down: dict[str, Any] = {"primitive": "params", "cable": "leaf2-spine0", "values": {"up": False}}
     f.fabricd.request("inject", fault="cut", at_ns=6000, for_ns=9000, **down)
-    slow = {"primitive": "params", "cable": "leaf1-spine0", "values": {"rate_bps": 50e9, "delay_ns": 40}}
+    slow: dict[str, Any] = {
+        "primitive": "params",
+        "cable": "leaf1-spine0",
+        "values": {"rate_bps": 50e9, "delay_ns": 40},
+    }
     f.fabricd.request("inject", fault="slow", at_ns=4000, for_ns=5000, **slow)
     f.fabricd.request("run_until", time_ns=8000)
     f.fabricd.request("start", ranks=[])
@@ -88,7 +92,12 @@ def asked(f: BareFabric) -> Any:
 def with_credits(f: BareFabric) -> Any:
     """Cables with credits and retries: notes in both directions, and looks at those that wait."""
     f.fabricd.request("start", ranks=[])
-    damaged = {"primitive": "frames", "ports": ["leaf1:3"], "effect": "corrupt", "select": {"every": 40}}
+    damaged: dict[str, Any] = {
+        "primitive": "frames",
+        "ports": ["leaf1:3"],
+        "effect": "corrupt",
+        "select": {"every": 40},
+    }
     f.fabricd.request("inject", fault="d", **damaged)
     return flows(f, 2, 50_000)
 
