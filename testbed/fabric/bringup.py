@@ -45,6 +45,7 @@ from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record
 from testbed.machine.processes import MARK, Process, Running
 from testbed.plan.dilation import automatic
 from testbed.plan.hardware import hardware_of
+from testbed.plan.partitions import partitions_of
 from topologies import Fabric, Nic
 
 if TYPE_CHECKING:
@@ -312,7 +313,8 @@ def clock_of(experiment: Experiment, fabric: Fabric, hardware: Hardware) -> dict
     clock = experiment.clock
     if clock.mode == "real":
         return {"mode": "real", "dilation": clock.dilation or automatic(fabric, hardware)}
-    return {"mode": "virtual", **({"partitions": clock.partitions} if clock.partitions > 1 else {})}
+    partitions = clock.partitions or partitions_of(fabric)
+    return {"mode": "virtual", **({"partitions": partitions} if partitions > 1 else {})}
 
 
 def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:

@@ -17,13 +17,13 @@ MOST_PARTITIONS = 64
 class Clock(Model):
     """`virtual`, `{virtual: {partitions: N}}`, `real` or `{real: {dilation: N, fifo: BOOL}}`.
 
-    `dilation` None: chosen when the fabric comes up.
+    `dilation`, `partitions` None: chosen when the fabric comes up.
     `fifo`: fabricd asks for real-time scheduling (SCHED_FIFO), and goes on without where it is not allowed.
     `partitions`: into so many, at most, fabricd divides the fabric; no figure depends on it.
     """
 
     mode: Literal["virtual", "real"]
-    partitions: int = 1
+    partitions: int | None = None
     dilation: int | None = None
     fifo: bool = False
 
@@ -56,17 +56,19 @@ class Clock(Model):
         return {"mode": "real", "dilation": dilation, "fifo": fifo}
 
     @staticmethod
-    def _partitions(inner: Any) -> int:
+    def _partitions(inner: Any) -> int | None:
         if not isinstance(inner, dict | None):
             raise mistake("the virtual clock takes a mapping", "write {virtual: {partitions: 8}}", ["virtual"])
         for key in inner or ():
             if key != "partitions":
                 raise mistake(f"unknown key {key!r}", "allowed keys: partitions", ["virtual", key])
-        count = (inner or {}).get("partitions", 1)
+        count = (inner or {}).get("partitions", "auto")
+        if count == "auto":
+            return None
         if type(count) is not int or not 1 <= count <= MOST_PARTITIONS:
             raise mistake(
                 f"{count!r:.40} is no number of partitions",
-                f"write a whole number from 1 to {MOST_PARTITIONS}",
+                f"write auto or a whole number from 1 to {MOST_PARTITIONS}",
                 ["virtual", "partitions"],
             )
         return count
@@ -74,13 +76,13 @@ class Clock(Model):
     @model_serializer
     def _as_written(self) -> Any:
         if self.mode == "virtual":
-            return "virtual" if self.partitions == 1 else {"virtual": {"partitions": self.partitions}}
+            return "virtual" if self.partitions is None else {"virtual": {"partitions": self.partitions}}
         return {"real": {"dilation": "auto" if self.dilation is None else self.dilation, "fifo": self.fifo}}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         dilation = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 10**9}]}
-        partitions = {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}
+        partitions = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": MOST_PARTITIONS}]}
         keys: dict[str, dict[str, Any]] = {
             "virtual": {"partitions": partitions},
             "real": {"dilation": dilation, "fifo": {"type": "boolean"}},
