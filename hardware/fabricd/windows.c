@@ -51,7 +51,9 @@ bool windows_wanted(struct fabric *f)
 	if (!d)
 		return false;
 	const struct event *first = event_next(f, &from);
-	bool wanted = first && may_divide(f) && first->t >= d->in_order_until;
+	if (!first)
+		return d->in_force;
+	bool wanted = may_divide(f) && first->t >= d->in_order_until;
 	if (wanted && d->lookahead < 0)
 		d->lookahead = division_lookahead(f);
 	wanted = wanted && d->lookahead >= WORTH_PS;
@@ -59,7 +61,7 @@ bool windows_wanted(struct fabric *f)
 		d->furthest = f->clock.now;
 	if (wanted == d->in_force)
 		return wanted;
-	if (!wanted && first && first->t < d->furthest)
+	if (!wanted && first->t < d->furthest)
 		return true; /* some are further than others: until they have caught up events run one by one */
 	if (wanted)
 		for (uint32_t i = 0; i < d->count; i++)
