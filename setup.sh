@@ -237,11 +237,17 @@ install_torch() {
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
+extra() { # NAME: what pyproject.toml has for it, one a line
+    .venv/bin/python -c 'import sys, tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")' "$1"
+}
+
 # What runs a notebook (the extra `notebook`), without Jupyter's pages: only `notebook` and `prove notebook` ask for it.
 install_notebook() {
     .venv/bin/python -c 'import ipykernel, nbclient' 2>/dev/null && return
     say "installing nbclient and ipykernel"
-    quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input 'nbclient>=0.10' 'ipykernel>=6' ||
+    # shellcheck disable=SC2046
+    quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input $(extra notebook | grep -v jupyterlab) ||
         fail "nbclient and ipykernel could not be installed (see above)"
 }
 
