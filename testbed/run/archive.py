@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from testbed.base.progress import Progress
     from testbed.experiment import Experiment
 
+_OUT = "command line: --out"
 MANIFEST, README, FORM = "ARCHIVE.json", "README.txt", 1
 _OWN = re.compile(r"(?P<path>.+)#sha256:(?P<digest>[0-9a-f]{64})")
 _OWN_FOLDERS = ("controls", "algorithms")  # of a run, where copies of a user's own files are (own_files.py)
@@ -58,9 +59,12 @@ class Verified:
 
 
 def archive(run: str | Path, out: str | Path | None = None) -> Path:
-    """Packs a run or sweep into `out` (default: NAME.zip, here). Raises StoreError for what cannot be done again."""
+    """Packs a run or sweep into `out` (default: NAME.zip, here). Raises StoreError for what cannot be done again,
+    InputError for a place that cannot be written."""
     folder = find(run)
     file = Path(out) if out is not None else Path(f"{folder.name}.zip")
+    if not file.parent.is_dir():
+        raise InputError(f"there is no folder {str(file.parent)!r}", _OUT)
     runs = {name: one for name, one in _runs(folder) if (one.path / "state.json").exists()}
     if Run(folder).state["state"] != "complete":
         raise StoreError("it has not come to its end", str(folder), "archive one that is complete (`testbed runs`)")
@@ -84,7 +88,10 @@ def archive(run: str | Path, out: str | Path | None = None) -> Path:
         (copy / README).write_text(_README.format(**manifest))
         made = Path(scratch, "archive.zip")
         packed(copy, made)
-        shutil.move(made, file)
+        try:
+            shutil.copyfile(made, file)  # into what lies there, a link or a device: it does not take its place
+        except OSError as error:
+            raise InputError(f"cannot write {file}: {error.strerror or error}", _OUT) from None
     return file
 
 

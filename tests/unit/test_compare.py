@@ -17,6 +17,7 @@ from results.compare.counters import names as counter_names
 from results.compare.differences import ABSENT, differences
 from results.compare.interval import FEWEST, interval
 from results.compare.limit import Limit, LimitError
+from results.figures.summary import with_zeros
 from results.store.load import load
 from testbed.base.errors import InputError
 from testbed.commands.compare import command
@@ -71,6 +72,25 @@ def test_a_mean_over_other_sizes_is_not_compared(tmp_path: Path) -> None:
     names = [f.name for f in compare([a, b]).figures]
     assert "busbw_GBps" not in names and {"time_us_1048576", "time_us_1024"} < set(names)
     assert "left out: bus bandwidth (GB/s), a mean over sizes that differ" in ran(a, b)[1]
+
+
+def test_a_count_that_some_runs_do_not_tell_is_zero_there(tmp_path: Path) -> None:
+    """Timeouts of two seeds in five on one side, of all on the other."""
+
+    def side(name: str, timeouts: list[int]) -> Path:
+        swept = stored_sweep(tmp_path / name, [({"seed": s}, 100.0 + s) for s in range(5)])
+        for k, count in enumerate(timeouts):
+            file = swept / f"point-{k}" / "summary.json"
+            summary = json.loads(file.read_text())
+            summary["counters"] |= {"timeouts": count} if count else {}
+            file.write_text(json.dumps(summary))
+        return swept
+
+    (found,) = (f for f in compare([side("a", [0, 1, 0, 0, 1]), side("b", [4] * 5)]).figures if f.name == "timeouts")
+    assert found.values == ((0, 1, 0, 0, 1), (4, 4, 4, 4, 4)) and found.ratio(1) == 10 and found.dropped == ((), ())
+    assert with_zeros([{"retransmitted": 0}, {"timeouts": 1}, {"error": "no"}]) == [
+        {"retransmitted": 0, "timeouts": 0}, {"timeouts": 1}, {"error": "no"},
+    ]  # fmt: skip
 
 
 def test_points_of_sweeps_meet_by_their_values_and_seeds_are_draws(tmp_path: Path) -> None:
