@@ -17,6 +17,8 @@ from results.figures.sharing import shares
 from results.figures.timeline import steps
 from results.figures.values import jain, percentile, size_label
 
+RARE = ("timeouts", "trimmed")
+"""Totals that a run has only if there were any."""
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
 
@@ -103,10 +105,6 @@ def _of_programs(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return figures
 
 
-RARE = ("timeouts", "trimmed")
-"""Counts that are figures of a run only if there are any."""
-_ALWAYS = "retransmitted"
-"""One that every run has."""
 _WAITS = {"first_token": "time to first token", "between_tokens": "time between tokens", "latency": "latency"}
 
 FIGURES = {
@@ -244,13 +242,3 @@ def summarize(
         "retransmitted": counters.get("retransmitted", 0),
         **{name: counters[name] for name in RARE if name in counters},
     }
-
-
-def with_zeros(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of several runs, those that have figures: a rare count that one of them has is 0 where there was none."""
-    rows = list(map(dict, figures))
-    some = [name for name in RARE if any(name in row for row in rows)]
-    for row in rows:
-        if _ALWAYS in row:
-            row.update({name: 0 for name in some if name not in row})
-    return rows

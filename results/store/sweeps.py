@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from results.figures.summary import with_zeros
 from results.figures.values import full
 from results.store.load import Run, damaged, find, read_lines, read_object
 
@@ -27,7 +26,7 @@ class Sweep:
         try:
             self.name: str = data["name"]
             self.keys: list[str] = data["keys"]
-            self.points: list[dict[str, Any]] = with_zeros(data["points"] or read_lines(path / POINTS))
+            self.points: list[dict[str, Any]] = data["points"] or read_lines(path / POINTS)
             self.total: int = data.get("total", len(self.points))
             whole = all({*self.keys} <= point.keys() and point.keys() & {"run", "error"} for point in self.points)
         except (KeyError, TypeError, AttributeError, ValueError):

@@ -9,13 +9,7 @@ from testbed.commands._complete import RUN
 
 @click.command()
 @click.argument("run", shell_complete=RUN)
-@click.option(
-    "-o",
-    "--out",
-    metavar="FILE",
-    type=click.Path(dir_okay=False),
-    help="Where to (default: the name of the run's folder, .zip).",
-)
+@click.option("-o", "--out", metavar="FILE", help="Where to (default: the name of the run's folder, .zip).")
 def command(run: str, out: str | None) -> None:
     """Pack RUN, a run or a sweep, into one file that `testbed verify` can do again.
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.store.folder import StoreError
 from results.store.load import LIVE, Run, find, read_object
+from results.store.replaced import replaceable
 from results.store.sweeps import SWEEP, Sweep
 from results.store.zipped import packed, unpacked
 from testbed.base.errors import InputError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from testbed.base.progress import Progress
     from testbed.experiment import Experiment
 
-_OUT = "command line: --out"
 MANIFEST, README, FORM = "ARCHIVE.json", "README.txt", 1
 _OWN = re.compile(r"(?P<path>.+)#sha256:(?P<digest>[0-9a-f]{64})")
 _OWN_FOLDERS = ("controls", "algorithms")  # of a run, where copies of a user's own files are (own_files.py)
@@ -59,12 +59,10 @@ class Verified:
 
 
 def archive(run: str | Path, out: str | Path | None = None) -> Path:
-    """Packs a run or sweep into `out` (default: NAME.zip, here). Raises StoreError for what cannot be done again,
-    InputError for a place that cannot be written."""
+    """Packs a run or sweep into `out` (default: NAME.zip, here). Raises StoreError for what cannot be done again."""
     folder = find(run)
     file = Path(out) if out is not None else Path(f"{folder.name}.zip")
-    if not file.parent.is_dir():
-        raise InputError(f"there is no folder {str(file.parent)!r}", _OUT)
+    place = replaceable(file)
     runs = {name: one for name, one in _runs(folder) if (one.path / "state.json").exists()}
     if Run(folder).state["state"] != "complete":
         raise StoreError("it has not come to its end", str(folder), "archive one that is complete (`testbed runs`)")
@@ -88,10 +86,7 @@ def archive(run: str | Path, out: str | Path | None = None) -> Path:
         (copy / README).write_text(_README.format(**manifest))
         made = Path(scratch, "archive.zip")
         packed(copy, made)
-        try:
-            shutil.copyfile(made, file)  # into what lies there, a link or a device: it does not take its place
-        except OSError as error:
-            raise InputError(f"cannot write {file}: {error.strerror or error}", _OUT) from None
+        shutil.move(made, place)
     return file
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,17 +32,6 @@ def test_an_archive_names_its_runs_and_every_file(tmp_path: Path, made: Path) ->
     with zipfile.ZipFile(archive(swept, tmp_path / "sweep.zip")) as file:
         runs = json.loads(file.read(MANIFEST))["runs"]
     assert runs == {"point-0": {"metrics_sha256": "2000.0"}, "point-2": {"metrics_sha256": "2500.0"}}
-
-
-def test_what_lies_where_an_archive_goes_stays_what_it_is(tmp_path: Path) -> None:
-    run = stored(tmp_path / "some", [operation(2000.0)])
-    (tmp_path / "link.zip").symlink_to("there.zip")
-    archive(run, tmp_path / "link.zip")
-    assert (tmp_path / "link.zip").is_symlink() and zipfile.is_zipfile(tmp_path / "there.zip")
-    os.mkfifo(tmp_path / "pipe")
-    for place, why in (("none/a.zip", "there is no folder"), ("pipe", "named pipe"), (".", "Is a directory")):
-        with pytest.raises(InputError, match=why):
-            archive(run, tmp_path / place)
 
 
 def test_what_cannot_be_done_again_is_not_archived(tmp_path: Path) -> None:

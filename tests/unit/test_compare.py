@@ -17,7 +17,6 @@ from results.compare.counters import names as counter_names
 from results.compare.differences import ABSENT, differences
 from results.compare.interval import FEWEST, interval
 from results.compare.limit import Limit, LimitError
-from results.figures.summary import with_zeros
 from results.store.load import load
 from testbed.base.errors import InputError
 from testbed.commands.compare import command
@@ -72,25 +71,6 @@ def test_a_mean_over_other_sizes_is_not_compared(tmp_path: Path) -> None:
     names = [f.name for f in compare([a, b]).figures]
     assert "busbw_GBps" not in names and {"time_us_1048576", "time_us_1024"} < set(names)
     assert "left out: bus bandwidth (GB/s), a mean over sizes that differ" in ran(a, b)[1]
-
-
-def test_a_count_that_some_runs_do_not_tell_is_zero_there(tmp_path: Path) -> None:
-    """Timeouts of two seeds in five on one side, of all on the other."""
-
-    def side(name: str, timeouts: list[int]) -> Path:
-        swept = stored_sweep(tmp_path / name, [({"seed": s}, 100.0 + s) for s in range(5)])
-        for k, count in enumerate(timeouts):
-            file = swept / f"point-{k}" / "summary.json"
-            summary = json.loads(file.read_text())
-            summary["counters"] |= {"timeouts": count} if count else {}
-            file.write_text(json.dumps(summary))
-        return swept
-
-    (found,) = (f for f in compare([side("a", [0, 1, 0, 0, 1]), side("b", [4] * 5)]).figures if f.name == "timeouts")
-    assert found.values == ((0, 1, 0, 0, 1), (4, 4, 4, 4, 4)) and found.ratio(1) == 10 and found.dropped == ((), ())
-    assert with_zeros([{"retransmitted": 0}, {"timeouts": 1}, {"error": "no"}]) == [
-        {"retransmitted": 0, "timeouts": 0}, {"timeouts": 1}, {"error": "no"},
-    ]  # fmt: skip
 
 
 def test_points_of_sweeps_meet_by_their_values_and_seeds_are_draws(tmp_path: Path) -> None:
@@ -301,6 +281,18 @@ def test_the_same_seeds_are_pairs_and_others_are_left_out(tmp_path: Path) -> Non
     assert [len(runs) for runs in found._runs[0]] == [len(NOISE)] * 2  # counters likewise
     told = json.loads(ran(a, b, "--json")[1])
     assert told["level"] == 0.95 and told["figures"][0]["dropped_seeds"] == [[11, 12, 13], [21]]
+
+
+def test_a_total_that_a_seed_does_not_have_is_nothing_and_not_missing(tmp_path: Path) -> None:
+    """Timeouts are told only where there were any: 0, 0, 3 against 4, 4, 4."""
+    a, b = (stored_sweep(tmp_path / name, [({"seed": s}, 100.0) for s in (1, 2, 3)]) for name in "ab")
+    for path, counts in ((a, [0, 0, 3]), (b, [4, 4, 4])):
+        for folder, count in zip(sorted(path.glob("*/summary.json")), counts, strict=True):
+            summary = json.loads(folder.read_text())
+            folder.write_text(json.dumps({**summary, "counters": {"timeouts": count} if count else {}}))
+    figures = {f.name: f for f in compare([a, b]).figures}
+    assert (figures["timeouts"].values, figures["timeouts"].ratio(1)) == (((0, 0, 3), (4, 4, 4)), 4.0)
+    assert figures["timeouts"].dropped == ((), ()) and "trimmed" not in figures
 
 
 def test_a_seed_that_failed_on_one_side_is_left_out_on_the_other(tmp_path: Path) -> None:
