@@ -43,9 +43,8 @@ from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import CHECKOUT
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.machine.processes import MARK, Process, Running
-from testbed.plan.dilation import automatic
+from testbed.plan.dilation import automatic, partitions_of
 from testbed.plan.hardware import hardware_of
-from testbed.plan.partitions import partitions_of
 from topologies import Fabric, Nic
 
 if TYPE_CHECKING:
