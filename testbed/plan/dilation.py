@@ -1,4 +1,4 @@
-"""What of a clock a file may leave open: how much slower the real one runs, how a fabric is divided on the virtual one."""
+"""What of a clock a file may leave open: how much slower the real one runs, and how a fabric is divided."""
 
 from __future__ import annotations
 
