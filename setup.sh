@@ -221,8 +221,9 @@ pip_install() {
 build_fabricd() { .venv/bin/python -m hardware.build "$@" >/dev/null || fail "fabricd could not be built (see above)"; }
 
 # Python code as it is run: a worker or controller whose environment lets Python write nothing would compile it each time.
+# (pytest compiles files of tests by itself, and not to that.)
 compile_python() {
-    .venv/bin/python -m compileall -q topologies controllers workloads hardware testbed results ${1:+tests}
+    .venv/bin/python -m compileall -q -x '/test_[^/]*$' topologies controllers workloads hardware testbed results ${1:+tests}
 }
 
 # Only ever the wheel for CPUs: the ordinary one brings gigabytes for GPUs that nothing here uses.
@@ -289,6 +290,7 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
     fi
     make_venv $more
     if [ "${1:-}" = --test ]; then
+        begin_lint
         install_torch || say "no $torch_wheel to be had: the tests of PyTorch scripts are skipped"
         unpack_verbs_tests || say "no python3-pyverbs to be had: rdma-core's tests of verbs are skipped"
     fi
@@ -320,6 +322,12 @@ compile_fabricd() {
 
 lint() { # what CI finds out about types, nobody asks again
     .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy ${CI:+--cache-dir=/dev/null}
+}
+
+begin_lint() { # on one core: what else is set up, and the tests, which often wait, need not wait for it
+    said_by_lint=$(mktemp)
+    lint >"$said_by_lint" 2>&1 &
+    linting=$!
 }
 
 fuzzers() { # what compiles them; Ubuntu 22.04 has their library in clang's own packages
@@ -399,15 +407,12 @@ case "$verb" in
         mpi
         rdma_programs
         set_up --test
-        said=$(mktemp)
-        lint >"$said" 2>&1 & # on one core; the tests, which often wait, need not wait for it
-        linting=$!
         tested=0
         as_root_if_there .venv/bin/python -m pytest -n "$(processes 5)" "$@" || tested=$?
         linted=0
         wait "$linting" || linted=1
-        cat "$said"
-        rm -f "$said"
+        cat "$said_by_lint"
+        rm -f "$said_by_lint"
         [ "$linted" -eq 0 ] || say "lint found mistakes (above)"
         [ "$tested" -eq 0 ] || exit "$tested"
         exit "$linted"
