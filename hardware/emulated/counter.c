@@ -4,6 +4,7 @@
  * before a program is executed.
  */
 #include "emulated.h"
+#include "keeper.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -147,7 +148,9 @@ int system(const char *line)
 {
 	REAL(system);
 	trap(false);
+	bool begun = outside_begin();
 	int r = real(line);
+	outside_end(begun);
 	trap(true);
 	return r;
 }
@@ -159,6 +162,16 @@ FILE *popen(const char *line, const char *mode)
 	FILE *f = real(line, mode);
 	trap(true);
 	return f;
+}
+
+/* The C library waits within for the command to end */
+int pclose(FILE *f)
+{
+	REAL(pclose);
+	bool begun = outside_begin();
+	int r = real(f);
+	outside_end(begun);
+	return r;
 }
 
 static void activated(void)

@@ -20,6 +20,8 @@
  */
 #include "emulated.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -311,7 +313,7 @@ static void on_tick(int number, siginfo_t *info, void *context)
 /* polling_begin() - The process has the virtual clock from now on */
 void polling_begin(void)
 {
-	static const struct railbed_watch watch = {.region = region, .pause = polling_pause, .moved = moved, .polls = polls, .due = timers_due};
+	static const struct railbed_watch watch = {.region = region, .pause = polling_pause, .moved = moved, .polls = polls, .due = timers_due, .rest = threads_rest};
 	struct sigaction tick = {.sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
 	struct sigaction trap = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMAX};
@@ -341,3 +343,21 @@ void polling_begin(void)
 {
 }
 #endif
+
+/* polling_quiet() - This thread is in a call that any signal would end: ours does not come, until polling_heard */
+void polling_quiet(sigset_t *were)
+{
+	sigset_t ours;
+
+	sigemptyset(&ours);
+	sigaddset(&ours, SIGRTMAX);
+	pthread_sigmask(SIG_BLOCK, &ours, were);
+}
+
+void polling_heard(const sigset_t *were)
+{
+	int was = errno;
+
+	pthread_sigmask(SIG_SETMASK, were, NULL);
+	errno = was;
+}

@@ -1,8 +1,10 @@
 /* Bytes to and from sockets of the management network; of all other descriptors these calls are the kernel's */
 #include "emulated.h"
+#include "keeper.h"
 #include "network.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -82,6 +84,17 @@ static ssize_t put(int fd, struct end *e, const void *from, size_t n, int flags)
 	return (ssize_t)n;
 }
 
+/* Of a descriptor of the kernel's, which may have to wait for that */
+static ssize_t taken(long call, int fd, void *to, size_t n, int flags)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	bool begun = railbed_open() && !(flags & MSG_DONTWAIT) && !syscall(SYS_poll, &p, 1, 0) && end_blocks(fd) && outside_begin();
+	ssize_t got = syscall(call, fd, to, n, flags, NULL, NULL);
+
+	outside_end(begun);
+	return got;
+}
+
 ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict room)
 {
 	struct end *e = end_of(fd);
@@ -127,7 +140,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	struct end *e = end_of(fd);
 
 	if (!e)
-		return syscall(SYS_recvmsg, fd, m, flags);
+		return taken(SYS_recvmsg, fd, m, (size_t)flags, flags);
 	m->msg_controllen = m->msg_namelen = 0;
 	m->msg_flags = 0;
 	return m->msg_iovlen ? get(fd, e, m->msg_iov[0].iov_base, m->msg_iov[0].iov_len, flags) : 0;
@@ -138,7 +151,7 @@ ssize_t readv(int fd, const struct iovec *v, int count)
 	struct end *e = end_of(fd);
 
 	if (!e)
-		return syscall(SYS_readv, fd, v, count);
+		return taken(SYS_readv, fd, (void *)(uintptr_t)v, (size_t)count, 0);
 	return count > 0 ? get(fd, e, v[0].iov_base, v[0].iov_len, 0) : 0;
 }
 
@@ -164,7 +177,7 @@ ssize_t recv(int fd, void *to, size_t n, int flags)
 {
 	struct end *e = end_of(fd);
 
-	return e ? get(fd, e, to, n, flags) : syscall(SYS_recvfrom, fd, to, n, flags, NULL, NULL);
+	return e ? get(fd, e, to, n, flags) : taken(SYS_recvfrom, fd, to, n, flags);
 }
 
 ssize_t send(int fd, const void *from, size_t n, int flags)
@@ -178,10 +191,7 @@ ssize_t read(int fd, void *to, size_t n)
 {
 	struct end *e = end_of(fd);
 
-	while (timers_descriptor(fd) && end_blocks(fd) && !timers_readable(fd) && !railbed_lost())
-		railbed_wait(railbed_now(0) + PS_PER_S);
-
-	return e ? get(fd, e, to, n, 0) : syscall(SYS_read, fd, to, n);
+	return e ? get(fd, e, to, n, 0) : taken(SYS_read, fd, to, n, 0);
 }
 
 ssize_t write(int fd, const void *from, size_t n)

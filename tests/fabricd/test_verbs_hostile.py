@@ -16,7 +16,7 @@ SAID = """\
 railbed: the NIC is gone: fabricd has closed the session
 no list: Segmentation fault
 no region: Segmentation fault
-looked at 209
+looked at 230
 """
 """The first is of a program that has closed all its descriptors; the others would crash with any libibverbs."""
 BESIDE = ("ib_write_bw", "-F", "-s", "4096", "-n", "200")
