@@ -35,6 +35,7 @@ void timers_plan(void);
 
 /* threads.c */
 void threads_rest(void);
+bool threads_awakes(int id);
 
 /* limits.c */
 uint64_t limits_first(void);
@@ -42,8 +43,9 @@ bool limits_due(uint64_t now);
 bool limits_wake(void);
 
 /* polling.c */
-bool polling_fault(siginfo_t *info, void *context);
 void polling_pause(void);
+/* A call of the kernel's that is handed memory of the program's */
+#define KERNEL(...) (polling_pause(), syscall(__VA_ARGS__))
 void polling_begin(void);
 void polling_quiet(sigset_t *were);
 void polling_heard(const sigset_t *were);

@@ -17,7 +17,6 @@
 #include <signal.h>
 
 #define NEVER UINT64_MAX
-#define LOOKS 100 /* at a thread whose limit is over and that does not go on: another has what it needs for that */
 #define STACK 65536
 
 static struct limit *limits;
@@ -58,14 +57,17 @@ bool limits_due(uint64_t now)
 	return any;
 }
 
-/* limits_wake() - Is there a thread whose limit is over, and that has not gone on yet? */
+/* limits_wake() - Is there a thread whose limit is over, and that will go on?
+ *
+ * One that sleeps without a limit of the kernel's needs what another thread has.
+ */
 bool limits_wake(void)
 {
 	bool any = false;
 
 	pthread_mutex_lock(&lock);
 	for (struct limit *l = limits; l; l = l->next)
-		any = any || (l->over && l->looks++ < LOOKS);
+		any = any || (l->over && threads_awakes(l->thread));
 	pthread_mutex_unlock(&lock);
 	return any;
 }
@@ -98,7 +100,7 @@ static void have_keeper(void)
 
 	if (kept)
 		return;
-	sigfillset(&all);
+	railbed_most(&all);
 	pthread_attr_init(&a);
 	pthread_attr_setstacksize(&a, STACK);
 	pthread_attr_setdetachstate(&a, PTHREAD_CREATE_DETACHED);

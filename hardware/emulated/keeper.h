@@ -10,7 +10,7 @@ struct limit {
 	struct limit *next;
 	uint64_t due;
 	_Atomic bool over;
-	unsigned looks;
+	int thread;
 };
 
 void limit_enter(struct limit *l, bool keeper);

@@ -61,7 +61,7 @@ static int limited(wait_until *wait, void *what, clockid_t clock, const struct t
 {
 	uint64_t left = railbed_emulated() ? clock_until(clock, then) : 0;
 	bool alone = __libc_single_threaded;
-	struct limit l = {.due = railbed_now(0) + left, .over = !left};
+	struct limit l = {.due = railbed_now(0) + left, .over = !left, .thread = (int)syscall(SYS_gettid)};
 	int wrong;
 
 	if (!left)

@@ -18,7 +18,7 @@
 pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
 	bool begun = !(options & WNOHANG) && outside_begin();
-	pid_t ended = (pid_t)syscall(SYS_wait4, pid, status, options, usage);
+	pid_t ended = (pid_t)KERNEL(SYS_wait4, pid, status, options, usage);
 
 	outside_end(begun);
 	return ended;
@@ -42,7 +42,7 @@ pid_t wait(int *status)
 int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
 	bool begun = !(options & WNOHANG) && outside_begin();
-	int wrong = (int)syscall(SYS_waitid, type, id, info, options, NULL);
+	int wrong = (int)KERNEL(SYS_waitid, type, id, info, options, NULL);
 
 	outside_end(begun);
 	return wrong;
@@ -74,7 +74,7 @@ int sigwaitinfo(const sigset_t *set, siginfo_t *info)
 	sigset_t were;
 
 	polling_quiet(&were);
-	int number = (int)syscall(SYS_rt_sigtimedwait, set, info, NULL, SIGSET_BYTES);
+	int number = (int)KERNEL(SYS_rt_sigtimedwait, set, info, NULL, SIGSET_BYTES);
 	outside_end(begun);
 	polling_heard(&were);
 	return number;

@@ -112,6 +112,18 @@ static bool computes(int id)
 	return has_run - b->ran >= COMPUTES_NS;
 }
 
+/* threads_awakes() - Does a thread run, or sleep on a futex for some time of the machine's? */
+bool threads_awakes(int id)
+{
+	char text[256];
+	unsigned long long limit;
+	long call;
+
+	if (!read_file(id, "syscall", text, sizeof text))
+		return false;
+	return sscanf(text, "%ld %*x %*x %*x %llx", &call, &limit) != 2 || (call == SYS_futex && limit);
+}
+
 static bool at_rest(void)
 {
 	list();

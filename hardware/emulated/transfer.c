@@ -3,9 +3,11 @@
 #include "keeper.h"
 #include "network.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -89,7 +91,7 @@ static ssize_t taken(long call, int fd, void *to, size_t n, int flags)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	bool begun = railbed_open() && !(flags & MSG_DONTWAIT) && !syscall(SYS_poll, &p, 1, 0) && end_blocks(fd) && outside_begin();
-	ssize_t got = syscall(call, fd, to, n, flags, NULL, NULL);
+	ssize_t got = KERNEL(call, fd, to, n, flags, NULL, NULL);
 
 	outside_end(begun);
 	return got;
@@ -99,14 +101,14 @@ ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr
 {
 	struct end *e = end_of(fd);
 
-	return e ? get(fd, e, to, n, flags) : syscall(SYS_recvfrom, fd, to, n, flags, a, room);
+	return e ? get(fd, e, to, n, flags) : KERNEL(SYS_recvfrom, fd, to, n, flags, a, room);
 }
 
 ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *a, socklen_t room)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, a, room);
+	return e ? put(fd, e, from, n, flags) : KERNEL(SYS_sendto, fd, from, n, flags, a, room);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
@@ -115,7 +117,7 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	ssize_t whole = 0;
 
 	if (!e)
-		return syscall(SYS_sendmsg, fd, m, flags);
+		return KERNEL(SYS_sendmsg, fd, m, flags);
 	for (size_t i = 0; i < m->msg_iovlen; i++) {
 		ssize_t some = put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
 		if (some < 0)
@@ -131,7 +133,7 @@ ssize_t writev(int fd, const struct iovec *v, int count)
 {
 	struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)count};
 
-	return end_of(fd) ? sendmsg(fd, &m, 0) : syscall(SYS_writev, fd, v, count);
+	return end_of(fd) ? sendmsg(fd, &m, 0) : KERNEL(SYS_writev, fd, v, count);
 }
 
 /* The first piece alone: fewer bytes than there is room for are no mistake */
@@ -161,7 +163,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
 	int is = 0; /* nothing is set */
 
 	if (!e)
-		return (int)syscall(SYS_getsockopt, fd, level, name, value, n);
+		return (int)KERNEL(SYS_getsockopt, fd, level, name, value, n);
 	if (level == SOL_SOCKET && name == SO_ERROR) {
 		is = e->error;
 		e->error = 0;
@@ -184,7 +186,7 @@ ssize_t send(int fd, const void *from, size_t n, int flags)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, NULL, 0);
+	return e ? put(fd, e, from, n, flags) : KERNEL(SYS_sendto, fd, from, n, flags, NULL, 0);
 }
 
 ssize_t read(int fd, void *to, size_t n)
@@ -198,5 +200,16 @@ ssize_t write(int fd, const void *from, size_t n)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, 0) : syscall(SYS_write, fd, from, n);
+	return e ? put(fd, e, from, n, 0) : KERNEL(SYS_write, fd, from, n);
+}
+
+/* What is written of a stream stands in the program's memory */
+int fflush(FILE *f)
+{
+	static __typeof__(&fflush) real;
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "fflush");
+	polling_pause();
+	return real(f);
 }

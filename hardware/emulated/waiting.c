@@ -68,7 +68,7 @@ static void signals_begin(struct signals *s, const sigset_t *mask)
 {
 	sigset_t all;
 
-	sigfillset(&all);
+	railbed_most(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &s->were);
 	s->during = mask ? *mask : s->were;
 	sigaddset(&s->during, SIGRTMAX); /* polling.c */
@@ -330,7 +330,7 @@ static int look_at_epoll(int epoll, struct epoll_event *events, int most, uint64
 	}
 	if (n < most) {
 		struct pollfd p = {.fd = epoll, .events = POLLIN};
-		int more = events ? (int)syscall(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, SIGSET_BYTES) :
+		int more = events ? (int)KERNEL(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, SIGSET_BYTES) :
 				    (int)syscall(SYS_poll, &p, 1, 0);
 		n += more > 0 ? more : 0;
 	}

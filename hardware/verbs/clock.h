@@ -20,6 +20,12 @@ uint32_t railbed_address(uint32_t rank);
 bool railbed_rank_of(uint32_t address, uint32_t *rank);
 uint8_t railbed_gid_index(void);
 
+/* Is that fault its own?  It has dealt with it then (fault.c) */
+typedef bool railbed_looks(siginfo_t *info, void *context);
+void railbed_faults(railbed_looks *look);
+bool railbed_handles(const struct sigaction *new, struct sigaction *was);
+void railbed_most(sigset_t *most);
+
 /* What our other libraries do about memory that peers may write to */
 struct railbed_watch {
 	void (*region)(uint64_t start, uint64_t end, bool there); /* it is such from now on, or no more */

@@ -72,9 +72,7 @@ static void block(void)
 
 	if (blocked || session_depth != 1)
 		return;
-	sigfillset(&most);
-	for (const int *of_the_program = (const int[]){SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, 0}; *of_the_program; of_the_program++)
-		sigdelset(&most, *of_the_program);
+	railbed_most(&most);
 	pthread_sigmask(SIG_BLOCK, &most, &were);
 	blocked = true;
 }

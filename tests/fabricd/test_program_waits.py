@@ -30,8 +30,6 @@ signalled 0 after 3000
 its end 0 after 0
 too late ETIMEDOUT after 5000
 its end 0 after 15000
-computed 0 after 0
-its end 0 after 0
 mutex of another ETIMEDOUT after 2000
 reader ETIMEDOUT after 3000
 thread ETIMEDOUT after 1000
@@ -81,7 +79,7 @@ def built(folder: Path, name: str) -> str:
 
 
 def test_limits_are_over_when_they_say(tmp_path: Path) -> None:
-    """Without the virtual clock the words are the same, but for what is computed: that takes time there.
+    """Without the virtual clock the words are the same.
 
     First there is one thread, then there are two, then one that is not the only one any more.
     """

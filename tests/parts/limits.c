@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -85,25 +84,10 @@ static void alone(void)
 	mtx_unlock(&mtx);
 }
 
-static void compute(long us)
-{
-	struct rusage u;
-	long first = 0, is;
-
-	do {
-		getrusage(RUSAGE_THREAD, &u);
-		is = u.ru_utime.tv_sec * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_sec * 1000000 + u.ru_stime.tv_usec;
-		first = first ? first : is;
-	} while (is - first < us);
-}
-
-/* What another does @us later, or, below 0, after having computed for so long */
+/* What another does @us later */
 static void *later(void *us)
 {
-	if ((long)us < 0)
-		compute(-(long)us);
-	else
-		usleep((useconds_t)(long)us);
+	usleep((useconds_t)(long)us);
 	pthread_mutex_lock(&mutex);
 	done = true;
 	pthread_cond_broadcast(&condition);
@@ -186,7 +170,6 @@ int main(void)
 	alone();
 	with_another("signalled", 3000, 50000);
 	with_another("too late", 20000, 5000);
-	with_another("computed", -4000, 1000);
 	of_locks();
 	began = now_us();
 	pthread_create(&others[0], NULL, sleeper, (void *)3000L);
