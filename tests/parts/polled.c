@@ -152,6 +152,12 @@ static void *idle(void *unused)
 static struct sigaction was;
 static void chained(int number, siginfo_t *info, void *context)
 {
+	static int rounds;
+
+	if (rounds++) {
+		printf("it came round\n");
+		exit(1);
+	}
 	was.sa_sigaction(number, info, context);
 }
 
