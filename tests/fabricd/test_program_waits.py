@@ -5,12 +5,11 @@ Each by its man page, at exactly the time that it says.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.parts.machine import ROOT
-from tests.parts.rdma_programs import DEADLINE_S, numbers, programs_on, require
+from tests.parts.rdma_programs import DEADLINE_S, compiled, numbers, programs_on, require
 
 ALONE = """\
 condition ETIMEDOUT after 7000
@@ -71,27 +70,20 @@ its end was that 0
 """
 
 
-def built(folder: Path, name: str) -> str:
-    program = folder / name
-    source = ROOT / "tests/parts" / f"{name}.c"
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-w", "-O1", "-pthread", "-o", program, source], check=True)
-    return str(program)
-
-
 def test_limits_are_over_when_they_say(tmp_path: Path) -> None:
     """Without the virtual clock the words are the same.
 
     First there is one thread, then there are two, then one that is not the only one any more.
     """
     with programs_on("star", {"hosts": 2}) as p:
-        said, _ = p.start(0, built(tmp_path, "limits")).communicate(timeout=DEADLINE_S)
+        said, _ = p.start(0, compiled(tmp_path, "limits")).communicate(timeout=DEADLINE_S)
     assert said == ALONE + TOGETHER + ALONE
 
 
 def test_signals_are_let_in_by_the_mask_that_is_given(tmp_path: Path) -> None:
     """The kernel says the same words; what is left of the 1000 s is its own there."""
     with programs_on("star", {"hosts": 2}) as p:
-        said, _ = p.start(0, built(tmp_path, "signals")).communicate(timeout=DEADLINE_S)
+        said, _ = p.start(0, compiled(tmp_path, "signals")).communicate(timeout=DEADLINE_S)
     assert said == SIGNALS
 
 
