@@ -43,7 +43,7 @@ SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefin
 LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 # Of a folder of sources: more flags to compile it, and to link it ({beside}: the folder of what is made).
 FLAGS = {
-    "elements": (["-fPIC", "-O3"], ["-shared"]),
+    "elements": (["-fPIC", "-O3", f"-I{SOURCES}"], ["-shared"]),
     "turns": (["-fPIC", f"-I{VERBS_SOURCES}", f"-I{SOURCES}"], ["-shared"]),
     "verbs": (
         ["-fPIC", f"-I{SOURCES}"],
