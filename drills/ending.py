@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drills import twins
 from drills.log import LogEntry
+from drills.session import clock
 from drills.sheet.answer import Submission
 from drills.sheet.score import NO_FAMILIES, NOTHING_TO_WIN, Conduct, Families, Score, score
 from drills.sheet.truth import as_answer
@@ -54,7 +55,7 @@ class Ending:
     def text(self) -> str:
         assert self.score
         gained, lost = points_text(self.score)
-        parts = [*gained, f"time {self.conduct.t_ns / 1000:g} us", *lost]
+        parts = [*gained, f"time {clock(self.conduct.t_ns)}", *lost]
         if self.lost_steps > 0:
             parts.append(f"({self.lost_steps:.1f} steps lost)")
         return f"{'  '.join(parts)}\nSCORE {self.score.total:.1f}    truth: {self.truth}"

@@ -26,6 +26,7 @@ from drills.stage import Stage, Up, world_of
 from testbed.base.errors import InputError
 from testbed.base.text import printable
 from testbed.live.views.job import gone, under_way
+from testbed.live.views.view import NONZERO, without_zeros
 from testbed.operate.carry_out import config
 from testbed.operate.record import log as config_log
 from testbed.operate.steps.site import Site
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 """So many steps are told of when time has passed: the newest."""
+SCREEN = 20
+"""Of more rows that have counted nothing it is said how they are left out."""
 PATIENCE = 4
 """Times a healthy step that each step is waited for."""
 
@@ -204,7 +207,12 @@ class Play:
         return self.stage.began_ns + round(self.case.drill.budget.emulated) - self.time_ns
 
     def show(self, view: View, values: Mapping[str, Any]) -> Output:
-        return self._printed(view.show(look(self._seen, self.case.drill.views), **values))
+        tables = view.show(look(self._seen, self.case.drill.views), **values)
+        text, data = self._printed(tables)
+        idle = 0 if values.get(NONZERO.name, True) else sum(len(t.rows) - len(without_zeros(t).rows) for t in tables)
+        if self.prints and idle > SCREEN:
+            text += f"\n{idle} rows have counted nothing: {NONZERO.flag} leaves them out"
+        return text, data
 
     def use(self, tool: Tool, values: Mapping[str, Any]) -> Output:
         """Runs until it has ended, the budget is used up, or the player interrupts."""
@@ -218,8 +226,10 @@ class Play:
     def _printed(self, tables: Sequence[Table]) -> Output:
         texts = []
         for table in tables if self.prints else ():
-            body = table_text(table.name, table.rows) if table.rows else f"{table.name}: nothing"
-            texts.append(f"{table.title}\n{body}" if table.title else body)
+            if table.rows:
+                texts.append("\n".join([*filter(None, [table.title]), table_text(table.name, table.rows)]))
+            else:
+                texts.append(f"{table.title}\nnothing" if table.title else f"{table.name}: nothing")
         return "\n\n".join(texts), {table.name: table.rows for table in tables}
 
     def advance(self, ns: float) -> Output:
@@ -237,7 +247,8 @@ class Play:
         reached = self._until(lambda world: len(world.steps) >= before + count, limit)
         text, data = self._passed(before)
         if not reached and not self._stopped:
-            text += f"; {len(data['steps_ns'])} of {count} have ended within {clock(data['time_ns'] - began)}"
+            ended = f"{len(data['steps_ns'])} of {count} have ended within {clock(data['time_ns'] - began)}"
+            text += f"; {ended} (advance TIME waits longer)"
         return text, data
 
     def until(self, condition: str, limit_ns: float) -> Output:

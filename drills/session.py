@@ -22,14 +22,16 @@ ASKED = {
 }
 """What a ticket asks, by the words of a drill's `question`."""
 _JOB = ("collective", "algorithm", "size", "sizes")
+_UNITS = (("s", 1e9), ("ms", 1e6), ("us", 1e3))
 
 
 def clock(ns: float) -> str:
-    """A time as drills print it: `20ms`, and of 1546642 ns `1546.642us`."""
+    """A time as drills print it: `20ms`, of 1546642 ns `1546.642us`, and of what is longer `3887.173ms`, `61.25s`."""
     short = format_time(ns)
     if len(short) < 8:
         return short
-    return f"{ns / 1000:.3f}".rstrip("0").rstrip(".") + "us"
+    unit, one = next(((unit, one) for unit, one in _UNITS if ns >= 10 * one), _UNITS[-1])
+    return f"{ns / one:.3f}".rstrip("0").rstrip(".") + unit
 
 
 @dataclass(frozen=True)

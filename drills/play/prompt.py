@@ -22,6 +22,9 @@ LEAVE = ("quit", "exit")
 WATCH = "watch"
 WATCHED = "50us"
 FORK = "fork"
+_OWN = """\
+  watch [TIME]          so much of the world a second, until Enter
+  quit                  leave"""
 _HISTORY_LINES = 1000
 
 
@@ -56,6 +59,8 @@ def play(session: Session, lines: IO[str], echo: Echo, teacher: Desk | None = No
         last = session.command(line)
         if last.text:
             echo(folded(fit(last.text), get_terminal_size().columns) if terminal else fit(last.text))
+        if words == ["help"] and not teacher:
+            echo(_OWN)
         if not teacher:
             heard = _said(session, heard, echo)
     return last
@@ -137,7 +142,8 @@ def _typed(session: Session) -> Iterator[str]:
     try:
         while True:
             try:
-                yield input(f"drill {clock(session.state()['time_ns'])}> ")
+                state = session.state()
+                yield input(f"drill {'is over' if state['over'] else clock(state['time_ns'])}> ")
             except EOFError:
                 print()
                 return

@@ -12,7 +12,7 @@ from testbed.base.errors import InputError, Problem
 from testbed.base.types import unknown
 from testbed.faults import CATALOGUE
 from topologies.graph.fabric import Fabric, TopologyError
-from topologies.graph.targets import FORMS, resolve
+from topologies.graph.targets import FORMS, named, resolve
 
 FORM = "healthy, or CLASS@PLACE, such as loss@cable:leaf0-spine0; of several causes several, with a space between"
 MOST = 1000
@@ -75,7 +75,7 @@ def _claim(word: str, fabric: Fabric) -> Claim:
         what, hint = unknown("class", kind, list(CATALOGUE))
         raise InputError(what, where, hint)
     try:
-        return Claim(kind, str(resolve(fabric, place)))
+        return Claim(kind, str(resolve(fabric, named(fabric, place) or place)))
     except TopologyError as error:
         raise InputError(f"{place[:60]}: {error.what}", where, error.hint or FORMS) from None
 

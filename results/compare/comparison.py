@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -21,6 +21,7 @@ from results.compare.pairs import paired, seed
 from results.compare.side import REPLICATE, Point, Side
 from results.figures import in_force
 from results.figures.keys import hashable, raw
+from results.figures.summary import RARE
 from results.store.folder import StoreError
 from results.store.load import Run
 
@@ -193,7 +194,10 @@ def _by_seed(point: Point) -> float:
 
 
 def _good(sides: Sequence[Sequence[Point]]) -> list[list[Point]]:
-    return [[point for point in points if not point.error] for points in sides]
+    """Those that have ended well. A total that only some of them have is 0 in the others."""
+    good = [[point for point in points if not point.error] for points in sides]
+    none = {name: 0 for name in RARE if any(name in point.figures for points in good for point in points)}
+    return [[replace(point, figures={**none, **point.figures}) for point in points] for points in good]
 
 
 def _figures(at: dict[str, Any], sides: Sequence[Sequence[Point]]) -> Iterator[Figure]:

@@ -17,6 +17,8 @@ from results.figures.sharing import shares
 from results.figures.timeline import steps
 from results.figures.values import jain, percentile, size_label
 
+RARE = ("timeouts", "trimmed")
+"""Totals that a run has only if there were any."""
 _MEASURED = ("collective", "algorithm", "sizes", "dtype", "op", "iterations", "warmup", "ranks")
 
 
@@ -238,5 +240,5 @@ def summarize(
         "ecn_marked": counters.get("ecn_marked", 0),
         "pause_rx": counters.get("pause_rx", 0),
         "retransmitted": counters.get("retransmitted", 0),
-        **{name: counters[name] for name in ("timeouts", "trimmed") if name in counters},
+        **{name: counters[name] for name in RARE if name in counters},
     }

@@ -7,6 +7,7 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+from results.store.replaced import replaceable
 from testbed.base import yaml_writer
 from testbed.base.errors import InputError
 from testbed.calibrate.calibration import Calibration
@@ -68,6 +69,7 @@ def write(made: Profile, path: Path) -> None:
 
 def write_plain(data: Mapping[str, Any], path: Path) -> None:
     """Likewise; nothing half-made is left."""
+    path = replaceable(path)
     temporary = path.with_name(f".{path.name}.new")
     try:
         with temporary.open("w") as file:

@@ -142,6 +142,9 @@ class Entries(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        from testbed.words.entry import in_full
+
+        args = in_full(args, [*self.entries, *self.commands])
         for count in range(len(args), 0, -1):
             if (make := self.entries.get(" ".join(args[:count]))) is not None:
                 command = make()

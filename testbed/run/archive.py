@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from results.store.folder import StoreError
 from results.store.load import LIVE, Run, find, read_object
+from results.store.replaced import replaceable
 from results.store.sweeps import SWEEP, Sweep
 from results.store.zipped import packed, unpacked
 from testbed.base.errors import InputError
@@ -61,6 +62,7 @@ def archive(run: str | Path, out: str | Path | None = None) -> Path:
     """Packs a run or sweep into `out` (default: NAME.zip, here). Raises StoreError for what cannot be done again."""
     folder = find(run)
     file = Path(out) if out is not None else Path(f"{folder.name}.zip")
+    place = replaceable(file)
     runs = {name: one for name, one in _runs(folder) if (one.path / "state.json").exists()}
     if Run(folder).state["state"] != "complete":
         raise StoreError("it has not come to its end", str(folder), "archive one that is complete (`testbed runs`)")
@@ -84,7 +86,7 @@ def archive(run: str | Path, out: str | Path | None = None) -> Path:
         (copy / README).write_text(_README.format(**manifest))
         made = Path(scratch, "archive.zip")
         packed(copy, made)
-        shutil.move(made, file)
+        shutil.move(made, place)
     return file
 
 

@@ -17,8 +17,12 @@ from testbed.words.kinds import FLAG, Kind, Offer, Wrong, near
 from topologies.graph.fabric import Fabric
 
 E = TypeVar("E", bound="Entry")
+LISTED = 6
+"""Of more commands that begin alike, only the next word of each is listed."""
 NEARLY = 0.9
 """So alike are words that were probably meant."""
+SHORTEST = 2
+"""Letters of a word that is shortened: one letter is a slip."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,12 @@ class Entry:
 
 
 def find(entries: Iterable[E], words: Sequence[str], where: str = "command line") -> tuple[E, list[str]]:
-    """The entry with the most words that these begin with, and the words behind it. Raises InputError."""
+    """The entry with the most words that these begin with, and the words behind it. Raises InputError.
+
+    Words of a command may be shortened as in a switch's shell: `show int st`.
+    """
     every = list(entries)
+    words = in_full(words, [e.words for e in every])
     matching = [e for e in every if list(words[: len(e.words.split())]) == e.words.split()]
     if matching:
         entry = max(matching, key=lambda e: len(e.words.split()))
@@ -164,10 +172,32 @@ def find(entries: Iterable[E], words: Sequence[str], where: str = "command line"
     typed = " ".join(words)
     if most:
         meant = _meant(words, starting)
-        hint = f"did you mean {meant}?" if meant else f"there are: {', '.join(starting)}"
-        raise InputError(f"{typed!r} is not a whole command", where, hint)
+        begun, wrong = " ".join(words[:most]), words[most:]
+        many = len(starting) > LISTED
+        listed = sorted({known.split()[most] for known in starting}) if many else starting
+        there_are = f"{begun} is followed by one of" if many else "there are"
+        hint = f"did you mean {meant}?" if meant else f"{there_are}: {', '.join(listed)}"
+        what = f"there is no '{begun} {wrong[0]}'" if wrong else f"{typed!r} is not a whole command"
+        raise InputError(what, where, hint)
     firsts = sorted({e.words.split()[0] for e in every})
+    if words and (under := [e.words for e in every if words[0] in e.words.split()]):
+        raise InputError(f"there is no {typed!r}", where, f"did you mean {' or '.join(under[:3])}?")
     raise InputError(f"there is no {typed!r}", where, near(typed, [e.words for e in every], "there are", 60, firsts))
+
+
+def in_full(words: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The words, those that shorten the ones of a known command written out, as far as only one can be meant."""
+    commands = [one.split() for one in known]
+    whole: list[str] = []
+    for word in words:
+        under = [one for one in commands if one[: len(whole)] == whole]
+        further = {one[len(whole)] for one in under if len(one) > len(whole)}
+        short = len(word) >= SHORTEST and whole not in under
+        meant = {one for one in further if short and one.startswith(word)}
+        if word not in further and len(meant) != 1:
+            break
+        whole.append(word if word in further else meant.pop())
+    return [*whole, *words[len(whole) :]]
 
 
 def _meant(words: Sequence[str], known: Sequence[str]) -> str:

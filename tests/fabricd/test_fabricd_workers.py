@@ -166,7 +166,7 @@ def test_waiting_for_what_can_never_come_is_said() -> None:
         three.begin_wait(1, wire.FOREVER, wire.command(wire.CONNECT, 0, 77, 0, 0, 0, 0, 0))
         waits = stalled(f)
         assert waits.keys() == {0, 1, 2, 3}
-        assert waits[0].startswith("0 of 1 records")
+        assert waits[0].startswith("0 of 1 completions")
         assert "0 of 3 records" in waits[1] and "1 with receives posted" in waits[1]
         assert "other ranks to SYNC" in waits[2]
         assert "rank 0 to connect (tag 77)" in waits[3]

@@ -283,6 +283,18 @@ def test_the_same_seeds_are_pairs_and_others_are_left_out(tmp_path: Path) -> Non
     assert told["level"] == 0.95 and told["figures"][0]["dropped_seeds"] == [[11, 12, 13], [21]]
 
 
+def test_a_total_that_a_seed_does_not_have_is_nothing_and_not_missing(tmp_path: Path) -> None:
+    """Timeouts are told only where there were any: 0, 0, 3 against 4, 4, 4."""
+    a, b = (stored_sweep(tmp_path / name, [({"seed": s}, 100.0) for s in (1, 2, 3)]) for name in "ab")
+    for path, counts in ((a, [0, 0, 3]), (b, [4, 4, 4])):
+        for folder, count in zip(sorted(path.glob("*/summary.json")), counts, strict=True):
+            summary = json.loads(folder.read_text())
+            folder.write_text(json.dumps({**summary, "counters": {"timeouts": count} if count else {}}))
+    figures = {f.name: f for f in compare([a, b]).figures}
+    assert (figures["timeouts"].values, figures["timeouts"].ratio(1)) == (((0, 0, 3), (4, 4, 4)), 4.0)
+    assert figures["timeouts"].dropped == ((), ()) and "trimmed" not in figures
+
+
 def test_a_seed_that_failed_on_one_side_is_left_out_on_the_other(tmp_path: Path) -> None:
     a = stored_sweep(tmp_path / "a", [({"seed": s}, "deadlock" if s == 2 else NOISE[s]) for s in NOISE])
     b = stored_sweep(tmp_path / "b", [({"seed": s}, "deadlock" if s == 4 else NOISE[s] / 2) for s in NOISE])

@@ -196,6 +196,8 @@ def test_answers() -> None:
     found = parse("loss@cable:spine0-leaf0, incast@nic:3", fabric)
     assert found.claims == (Claim("loss", "cable:leaf0-spine0"), Claim("incast", "nic:3"))
     assert parse("loss@nic:1 loss@nic:1", fabric).claims == (Claim("loss", "nic:1"),)
+    as_shown = parse("loss@leaf0-spine0 pause_storm@h6 pfc_off@leaf0:3 ecn_off@leaf1", fabric)
+    assert [claim.place for claim in as_shown.claims] == ["cable:leaf0-spine0", "nic:6", "port:leaf0:3", "switch:leaf1"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_answers() -> None:
         ("los@nic:1", "unknown class 'los'", "did you mean 'loss'?"),
         ("loss@cable:leaf0-spine9", "cable:leaf0-spine9: there is no such cable", "leaf0-spine"),
         ("loss@nic:8", "nic:8: there is no rank 8", "ranks 0 to 7"),
-        ("loss@leaf0", "leaf0: there is no such target", "did you mean switch:leaf0?"),
+        ("loss@leaf9", "leaf9: there is no such target", "cable:A-B"),
         ("healthy loss@nic:1", "either it is healthy or something is wrong", "CLASS@PLACE"),
     ],
 )

@@ -35,6 +35,16 @@ def test_flows_are_summed_up_from_the_first_ones_start_to_the_last_ones_end() ->
     assert summarize([], {}) == {"drops": 0, "ecn_marked": 0, "pause_rx": 0, "retransmitted": 0}
 
 
+def test_programs_are_summed_up_by_the_size_of_a_message() -> None:
+    """Two that move 8 bytes in 1 and 3 us, at 2 and 1 GB/s; one that says its whole time alone, and failed."""
+    said = {"program": "ib_write_lat", "algorithm": "ib_write_lat", "size_bytes": 8, "code": 0}
+    rows = [said | {"time_ns": 1000.0, "algbw_Bps": 2e9}, said | {"time_ns": 3000.0, "algbw_Bps": 1e9}]
+    assert summarize(rows, {}).items() >= {"time_us_8": 2.0, "rate_GBps_8": 3.0, "programs_failed": 0}.items()
+    other = {"program": "mine", "algorithm": "mine", "size_bytes": 0, "time_ns": 7000.0, "code": 3}
+    found = summarize([*rows, other], {})
+    assert (found["time_us_8_ib_write_lat"], found["program_us_mine"], found["programs_failed"]) == (2.0, 7.0, 1)
+
+
 @pytest.mark.parametrize(("share", "value"), [(0.0, 10), (0.25, 15), (0.5, 20), (0.9, 36), (1.0, 40)])
 def test_percentiles_are_linear_between_the_two_nearest_ranks(share: float, value: float) -> None:
     assert percentile([40, 10, 20], share) == pytest.approx(value)

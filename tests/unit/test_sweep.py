@@ -113,8 +113,10 @@ def test_steps_are_called_by_what_tells_them_apart() -> None:
         {**ring, "chunk": "64KiB", "sizes": ["2KiB"]},
         {**ring, "algorithm": "tree", "chunk": "1KiB"},
         {"flows": []},
+        {"program": ["/usr/bin/ib_write_bw", "-a"]},
+        {"tasks": {}},
     ]
-    assert labels(steps) == ["ring", "ring[chunk=64KiB]", "tree", "write"]
+    assert labels(steps) == ["ring", "ring[chunk=64KiB]", "tree", "write", "ib_write_bw", "tasks"]
     rows = [
         {"step": k, "collective": "all_reduce", "algorithm": "ring", "size_bytes": 1, "time_ns": t, "busbw_Bps": 1.0}
         for k, t in ((0, 1000.0), (1, 500.0))

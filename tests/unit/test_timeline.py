@@ -153,11 +153,13 @@ def test_messages_match_in_the_order_of_the_lists_whichever_starts_first() -> No
     said = {"kind": "timeline", "step": 0, "iteration": 0, "first": 0}
     lines = [{**said, "rank": 1, "times": [[0, 110_000, 0], [110_000, 110_000, 0]]},
              {**said, "rank": 0, "times": [[100_000, 120_000, 0], [5_000, 20_000, 0]]}]  # fmt: skip
+    for k in (0, 1):  # and once more, so that something comes behind the one without an arrow
+        lines.append({**lines[k], "iteration": 1})
     rows = [row | {"kind": "", "group": None, "size_bytes": 8} for row in timeline_rows(lines, [about])]
-    (step,) = steps(rows)
+    step, _ = steps(rows)
     assert step.ranks[1].communication == [(100_000, 110_000)]
     arrows = [(e["ph"], e["ts"]) for e in trace(rows, "x")["traceEvents"] if e["ph"] in "sf"]
-    assert arrows == [("s", 0.1), ("f", 0.1)]  # the other message was there before its receive
+    assert arrows == [("s", 0.1), ("f", 0.1)] * 2  # the other message was there before its receive
 
 
 # -- the picture

@@ -185,7 +185,8 @@ class Repeated(Kept):
         return ()
 
     def request(self, op: str, **arguments: Any) -> dict[str, Any]:
-        waiting = [("waiting", "0 of 1 records"), ("lost", ""), ("waiting", "8 of 1 records"), ("waiting", "a SYNC")]
+        lacks = ("waiting", "0 of 1 completions")
+        waiting = [lacks, ("lost", ""), ("waiting", "8 of 1 completions"), ("waiting", "a barrier")]
         workers = [
             {"rank": k, "state": state, "time_ns": 1000, "waits_for": text, "lacks": k in (0, 3), "reason": ""}
             for k, (state, text) in enumerate(waiting)

@@ -62,7 +62,7 @@ def test_a_line_is_read_by_the_entry_with_the_most_words() -> None:
         ("interface shutdown leaf0:1 --for-ns", "needs a value", "--for-ns TIME"),
         ("interface shutdown leaf0:1 --for-ns 3", "no unit", "us"),
         ("flow", "'flow' is not a whole command", "flow add"),
-        ("flow up", "'flow up' is not a whole command", "flow add"),
+        ("flow up", "there is no 'flow up'", "flow add"),
         ("interfaces", "there is no 'interfaces'", "did you mean interface"),
     ],
 )
@@ -71,6 +71,35 @@ def test_what_is_wrong_is_said_with_what_is_allowed(line: str, what: str, hint: 
         read(line)
     assert what in wrong.value.what and hint in wrong.value.hint, (wrong.value.what, wrong.value.hint)
     assert wrong.value.where and wrong.value.exit_code == 2
+
+
+def test_words_of_a_command_are_shortened_as_far_as_only_one_can_be_meant() -> None:
+    entry, rest = find([SHUT, FLOW], ["int", "shut", "leaf0:3"])
+    assert (entry, rest) == (SHUT, ["leaf0:3"])
+    assert read("fl ad priority=7 add")[1] == {"text": "priority=7 add"}  # what follows is left as it is
+    with pytest.raises(InputError, match="there is no 'i h0'"):
+        read("i h0")  # a slip of the finger
+    assert find(ALL, ["interface", "sh"]) == (SHOW, ["sh"]), "a parameter, where a command may end"
+    entries = [Entry(words=words, about="") for words in ("show pfc", "show pfcwd", "show port", "show pfc config")]
+    assert find(entries, ["show", "pfc"])[0].words == "show pfc"
+    assert find(entries, ["sh", "pfcw"])[0].words == "show pfcwd"
+    with pytest.raises(InputError, match="there is no 'show pf'"):
+        find(entries, ["show", "pf"])
+
+
+def test_many_commands_that_begin_alike_are_listed_by_their_next_word() -> None:
+    entries = [
+        Entry(words=f"show {word}", about="") for word in ["one", "two", "three", "four", "five", "six", "seven"]
+    ]
+    with pytest.raises(InputError) as wrong:
+        find(entries, ["show", "ip", "route"])
+    assert (wrong.value.what, wrong.value.hint) == (
+        "there is no 'show ip'",
+        "show is followed by one of: five, four, one, seven, six, three, two",
+    )
+    with pytest.raises(InputError) as wrong:
+        find(entries, ["seven"])
+    assert wrong.value.hint == "did you mean show seven?"
 
 
 def test_a_word_in_its_plural_is_no_dead_end() -> None:

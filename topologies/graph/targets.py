@@ -91,14 +91,16 @@ def resolve(fabric: Fabric, text: str) -> Target:
         if kind in _RESOLVERS:
             form = next(form for form in FORMS.split(", ") if form.startswith(kind))
             raise TopologyError(text, f"which {kind}?", f"write {form}")
-        meant = None if colon else _whole(fabric, text)
+        meant = named(fabric, text)
         hint = f"did you mean {meant}?" if meant else _near(kind, [*_RESOLVERS, "controller", "all"], FORMS)
         raise TopologyError(text, "there is no such target", hint)
     return _RESOLVERS[kind](fabric, text, name.strip())
 
 
-def _whole(fabric: Fabric, name: str) -> str | None:
-    """The target that a part's name alone stands for."""
+def named(fabric: Fabric, name: str) -> str | None:
+    """The target that a part's name alone stands for, as tables have it: `h6`, `leaf0`, `leaf0:3`, `h6-leaf0`."""
+    if name.partition(":")[0] in fabric.switch_by_name and ":" in name:
+        return f"port:{name}"
     if name in fabric.switch_by_name:
         return f"switch:{name}"
     if name in fabric.cable_by_name:

@@ -144,7 +144,7 @@ bool worker_waits_for(const struct worker *w, char *text, size_t room)
 		snprintf(text, room, "programs that it has started to end");
 		return true;
 	}
-	int n = snprintf(text, room, "%zu of %llu records", w->records.count, (unsigned long long)w->wait_records);
+	int n = snprintf(text, room, "%zu of %llu completions", w->records.count, (unsigned long long)w->wait_records);
 	uint32_t connecting = 0, sending = 0, receiving = 0;
 
 	for (uint32_t i = 0; i < w->nic->qp_count; i++) {
@@ -159,6 +159,6 @@ bool worker_waits_for(const struct worker *w, char *text, size_t room)
 	}
 	if (!connecting && (size_t)n < room)
 		snprintf(text + n, room - (size_t)n, "; %u queue pairs with requests to send, %u with receives posted%s",
-			 sending, receiving, w->syncing ? "; other ranks to SYNC" : "");
+			 sending, receiving, w->syncing ? "; other ranks to come to the barrier" : "");
 	return connecting || w->syncing || w->records.count < w->wait_records;
 }

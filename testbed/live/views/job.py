@@ -33,7 +33,8 @@ def job(look: Look, ranks: str | bool = False, last: int | None = None, now: str
         hint = "testbed up FILE --virtual --job brings up one that has"
         raise InputError("this fabric has no job that is repeated", "job", hint)
     if now:
-        return [Table("job", "", [_now(worker) for worker in look.source.request("status")["workers"]], NOW_COLUMNS)]
+        rows = [_now(worker, look.time_ns) for worker in look.source.request("status")["workers"]]
+        return [Table("job", "", rows, NOW_COLUMNS)]
     best = min((step.time_ns for step in steps), default=0.0)
     if ranks:
         shown = steps[-int(last or _SHOWN) :]
@@ -62,15 +63,16 @@ def gone(workers: Sequence[Mapping[str, Any]]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)} {'are' if len(ranks) > 1 else 'is'} gone"
 
 
-NOW_COLUMNS = ("rank", "state", "since_us", "waits_for")
+NOW_COLUMNS = ("rank", "state", "for_us", "waits_for")
 STATES = {"running": "at work", "waiting": "waits", "done": "done", "lost": "gone", "absent": "not there"}
 """What a rank does at this moment, by fabricd's name of it."""
 
 
-def _now(worker: Mapping[str, Any]) -> dict[str, Any]:
+def _now(worker: Mapping[str, Any], time_ns: float) -> dict[str, Any]:
+    """What a rank does, and for how long it has done so."""
     lacks = worker["waits_for"] if worker["lacks"] else ""
     state = "at work" if worker["state"] == "waiting" and not lacks else STATES[worker["state"]]
-    return {"rank": worker["rank"], "state": state, "since_us": _us(worker["time_ns"]), "waits_for": lacks}
+    return {"rank": worker["rank"], "state": state, "for_us": _us(time_ns - worker["time_ns"]), "waits_for": lacks}
 
 
 COLUMNS = ("step", "time_us", "vs_best", "slowest_rank", "host_us", "compute_us", "wait_us")

@@ -114,10 +114,10 @@ def _outside(site: Site, words: str, cable: Cable) -> None:
         raise InputError(f"{cable.name} is inside a NIC", words, "config nic replace changes the NIC")
 
 
-_LOST = "frames on the cable and in its ports' queues are lost (drops `cable`), also those that the ports are given"
+_LOST = "frames on the cable, in its ports' queues, and those that come to them meanwhile are lost (drops `cable`)"
 _ROUND = (
-    "; `control.reaction` later the controller leads around it. If that is longer than `nic.timeout` times `nic.retry` "
-    "and one, queue pairs that send there fail before, and the job with them"
+    "; `control.reaction` later the controller leads around it. If that is longer than `nic.timeout` x "
+    "(`nic.retry` + 1), queue pairs that send there fail before it does, and the job with them"
 )
 
 ACTIONS = (

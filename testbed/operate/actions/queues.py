@@ -168,7 +168,7 @@ ACTIONS = (
          Parameter("restore", TIME, "the storm is over after this long without a pause", option=True),
          Parameter("action", Choice("action", "drop|forward", ("drop", "forward")), "what it then does", option=True)),
         steps=pfcwd, blast="all ports of the switch",
-        traffic="storms that are on end, and pauses are watched anew from now on",
+        traffic="storms that it sees now are over, and pauses are watched anew from here on",
         configures=("short_watchdog",), example="leaf0 --detect 200us --restore 400us --action drop",
     ),
     _action(

@@ -7,20 +7,20 @@ that starts, a cable that is plugged, a NIC that is changed.
 """
 
 SETTING_NS = 50_000.0
-SETTING = "a setting on its way from the command to the ASIC: some 50 ms in life"
+SETTING = "a setting on its way from the command to the ASIC: about 50 ms on real hardware"
 LINK_NS = 100_000.0
-LINK = "a link that comes up again (FEC, training): 0.1 to some seconds in life"
+LINK = "a link that comes up again (FEC, training): 0.1 s to some seconds on real hardware"
 ROUTES_NS = 100_000.0
-ROUTES = "routes worked out and written: some 100 ms in life"
+ROUTES = "routes worked out and written: about 100 ms on real hardware"
 TABLE_NS = 200_000.0
-TABLE = "a whole flow table written anew: some 100 ms in life"
+TABLE = "a whole flow table written anew: about 100 ms on real hardware"
 PROCESS_NS = 500_000.0
-PROCESS = "a process that starts and connects: some 0.5 s in life"
+PROCESS = "a process that starts and connects: about 0.5 s on real hardware"
 RETRAIN_NS = 100_000.0
-RETRAIN = "PCIe that trains its link anew: up to 100 ms in life (PCIe base specification, link training)"
+RETRAIN = "PCIe that trains its link anew: up to 100 ms on real hardware (PCIe base specification, link training)"
 CABLE_NS = 1_000_000.0
-CABLE = "a cable pulled and another plugged: minutes in life"
+CABLE = "a cable pulled and another plugged: minutes on real hardware"
 NIC_NS = 2_000_000.0
-NIC = "a server opened for another NIC: an hour in life"
+NIC = "a server opened for another NIC: an hour on real hardware"
 JOB_NS = 1_000_000.0
-JOB = "a job that ends, is placed again and loads its checkpoint: minutes in life"
+JOB = "a job that ends, is placed again and loads its checkpoint: minutes on real hardware"
