@@ -122,6 +122,23 @@ def test_a_worker_that_gets_no_cpu_is_not_judged() -> None:
             end(computes)
 
 
+def test_ranks_that_share_a_process_have_its_patience_in_common() -> None:
+    """Threads of a process take turns: one that is silent for long does not hang as long as others speak."""
+    with bare_fabric("star", {"hosts": 3}, patience_s=1.0) as f:
+        f.start(0, 1, 2)
+        _silent, speaks, other = f.worker(0), f.worker(1), rank_process(f, 2)
+        try:
+            until = time.monotonic() + 3.0
+            ours: list[dict[str, Any]] = []
+            while time.monotonic() < until:
+                speaks.send(wire.command(wire.PROGRESS))
+                ours += [e for e in f.fabricd.events(0.1) if e["event"] == "worker_hung"]
+            assert [e["rank"] for e in ours] == [2]  # its process has said nothing
+            assert {f.events("worker_hung")[0]["rank"] for _ in range(2)} == {0, 1}  # then none of them does
+        finally:
+            end(other)
+
+
 def test_progress_is_not_hanging() -> None:
     with bare_fabric("star", {"hosts": 1}, patience_s=0.3) as f:
         f.start(0)
