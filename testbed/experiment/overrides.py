@@ -44,14 +44,42 @@ def load_with(path: str | Path, settings: Sequence[str], defaults: Mapping[str, 
 def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
     """The experiment with each `key=value` applied: keys joined by dots, list entries by their number or `*`: all.
 
-    Values are YAML.
+    Values are YAML. A key that the file sweeps over has this value alone then.
 
     Raises InputError for a key that is not there, and for whatever the experiment file could not say either.
     """
     if not settings:
         return experiment
     values = [(*_parse(setting), f"--set {setting}") for setting in settings]
-    return _changed(experiment, values, f"--set {' --set '.join(settings)}")
+    return _changed(_pinned(experiment, values), values, f"--set {' --set '.join(settings)}")
+
+
+def _pinned(experiment: Experiment, values: Sequence[tuple[str, Any, str]]) -> Experiment:
+    """The experiment without the axes of its sweep that would set these keys anew. Raises InputError."""
+    said = {key for key, _, _ in values}
+    written = {} if "sweep" in said else experiment.written().get("sweep") or {}
+    sweep = {word: axis for word, axis in written.items() if f"sweep.{word}" not in said}
+    before = len(sweep)
+    for key, _, where in values:
+        if isinstance(sweep.get(key), list):
+            del sweep[key]
+        elif axis := next((word for word, axis in sweep.items() if key in _swept(word, axis)), None):
+            hint = f"set sweep.{axis}, or leave it out: --set sweep.{axis}=null"
+            raise InputError(f"the file sweeps over {key}, together with others", where, hint)
+    if len(sweep) == before:
+        return experiment
+    kept = {word: axis for word, axis in written.items() if word in sweep or f"sweep.{word}" in said}
+    return _changed(experiment, [("sweep", kept or None, values[0][2])], values[0][2])
+
+
+def _swept(word: str, axis: Any) -> set[str]:
+    """The keys that an axis sets, of one that sets several."""
+    keys = (
+        [word]
+        if isinstance(axis, list)
+        else [*axis, *axis.get("over", ()), *(k for v in axis.values() if isinstance(v, dict) for k in v)]
+    )
+    return {one.strip() for key in keys for one in key.split(",")}
 
 
 def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:

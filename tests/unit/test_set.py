@@ -149,3 +149,43 @@ def test_setting_a_key_leaves_the_others(setting: str, rest: dict[str, Any]) -> 
         assert at(after, other) == at(before, other) == expected
     at(before, key.rpartition(".")[0])[key.rpartition(".")[2] if not key.endswith(".0") else 0] = at(after, key)
     assert before == after
+
+
+SWEPT = """
+name: swept
+fabric: {{topology: {{star: {{hosts: 4}}}}}}
+workload: [{{collective: all_reduce, algorithm: ring, sizes: [64KiB]}}]
+sweep: {}
+"""
+ALGORITHMS = "workload.0.algorithm: [ring, double_binary_tree]"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "settings", "left"),
+    [
+        ("{seed: [1, 2]}", [], None),
+        (f"{{seed: [1, 2], {ALGORITHMS}}}", [], {"workload.0.algorithm": ["ring", "double_binary_tree"]}),
+        (f"{{zip: {{seed: [1, 2], {ALGORITHMS}}}}}", ["sweep.zip=null"], {}),
+        ("{seed: [1, 2]}", ["sweep.seed=[7]"], {"seed": [7]}),
+    ],
+)
+def test_a_key_that_the_file_sweeps_over_has_the_value_that_is_set(
+    sweep: str, settings: list[str], left: dict[str, Any] | None
+) -> None:
+    changed = override(loads(SWEPT.format(sweep), "f.yaml"), [*settings, "seed=3"])
+    assert (changed.seed, changed.written().get("sweep")) == (3, left)
+
+
+@pytest.mark.parametrize(
+    ("axis", "sweep"),
+    [
+        ("zip", f"{{zip: {{seed: [1, 2], {ALGORITHMS}}}}}"),
+        ("sample", "{sample: {random: 2, over: {seed: [1, 2]}}}"),
+        ("size", "{size: {small: {seed: 1}, large: {seed: 2}}}"),
+        ("seed, measure.iterations", "{'seed, measure.iterations': [2, 3]}"),
+    ],
+)
+def test_one_that_it_sweeps_over_together_with_others_is_no_setting(axis: str, sweep: str) -> None:
+    with pytest.raises(InputError, match="sweeps over seed, together with others") as told:
+        override(loads(SWEPT.format(sweep), "f.yaml"), ["seed=3"])
+    assert told.value.where == "--set seed=3" and f"--set sweep.{axis}=null" in told.value.hint
