@@ -7,10 +7,14 @@ recurses, and removal never goes deeper than two levels: a folder inside a folde
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
+import struct
+from contextlib import suppress
 from pathlib import Path
 
+_GET_FLAGS, _SET_FLAGS, _TOP = 0x80086601, 0x40086602, 0x20000  # FS_IOC_GETFLAGS, .. of linux/fs.h
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -62,6 +66,17 @@ def _unlink(name: str, folder: int) -> bool:
     except IsADirectoryError:
         return False
     return True
+
+
+def lay_apart(folder: int) -> None:
+    """What is made in a directory (of this descriptor) lies apart on the disk, if that has ext4.
+
+    Ext4 takes no place again that was given back within a minute, and looks through all of these for each new file:
+    many fabrics one after the other, in one part of the disk, would spend a tenth of their processor time on that.
+    """
+    with suppress(OSError):  # another file system
+        flags = struct.unpack("=l4x", fcntl.ioctl(folder, _GET_FLAGS, bytes(8)))[0]
+        fcntl.ioctl(folder, _SET_FLAGS, struct.pack("=l4x", flags | _TOP))
 
 
 def make_folders(path: str) -> list[str]:

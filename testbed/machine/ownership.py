@@ -29,7 +29,7 @@ from typing import IO, Any
 
 from testbed.base.errors import InputError, MachineError, UserError
 from testbed.machine import processes, teardown
-from testbed.machine.directories import remove_tree
+from testbed.machine.directories import lay_apart, remove_tree
 from testbed.machine.lockfile import LockFile, is_locked
 from testbed.machine.maker import Maker
 from testbed.machine.processes import Process
@@ -229,6 +229,8 @@ def run_directory(*, make: bool = False) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if os.fstat(fd).st_nlink:  # else it went away while we waited
+                if make:
+                    lay_apart(fd)
                 yield
                 return
         finally:

@@ -32,7 +32,7 @@ def shares(found: Found) -> dict[str, float]:
     if len(study.trials) < FEWEST or len(values) < 2 or len(space) < 2:
         return {}
     with catch_warnings(action="ignore"):
-        return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
+        return dict(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()))
 
 
 def draw(found: Found) -> None:

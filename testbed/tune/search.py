@@ -188,7 +188,7 @@ class Tuner:
         if len(self._search.aims) > 1:
             return False
         asked.report(trial.figures[0], len(trial.rows))
-        return asked.should_prune()
+        return bool(asked.should_prune())
 
     def _tell_first(self, study: Study, first: Trial) -> None:
         from optuna.trial import create_trial

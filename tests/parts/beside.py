@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from testbed.machine.directories import lay_apart
 from testbed.machine.processes import ended
 
 Scope = list[int]
@@ -153,6 +154,9 @@ class _Child:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGINT)
         config = self.session.config
         basetemp.mkdir(0o700)
+        folder = os.open(basetemp, os.O_RDONLY)
+        lay_apart(folder)
+        os.close(folder)
         config._tmp_path_factory._basetemp = basetemp  # type: ignore[attr-defined]
         plugins = config.pluginmanager
         plugins.unregister(name="terminalreporter")

@@ -33,6 +33,7 @@ from workloads.verbs import session, wire
 from workloads.verbs.device import NO_STREAM
 
 RECORDS_PER_PACKET = 5  # few, so that `more` is used
+_LONGEST_PS = 10**3, 10**5, 10**8
 
 
 class Violation(Exception):
@@ -125,6 +126,8 @@ class FakeFabric:
         self._left = ranks
         self._calls: dict[tuple[int, int, int], tuple[Session, int, bytes]] = {}
         self._syncs: dict[int, tuple[int, list[Session]]] = {}
+        known = {op: getattr(self, f"_op_{op}", None) for op in wire.BODY}
+        self._operations = {op: (wire.BODY[op], call) for op, call in known.items() if call is not None}
 
     @staticmethod
     def path(rank: int) -> str:
@@ -164,7 +167,7 @@ class FakeFabric:
             self._listen(s)
         while self._left:
             if self._ready:
-                at = self.random.randrange(len(self._ready))
+                at = int(self.random.random() * len(self._ready))
                 self._ready[at], self._ready[-1] = self._ready[-1], self._ready[at]
                 s = self._ready.pop()
                 running[s.rank].switch()
@@ -185,33 +188,34 @@ class FakeFabric:
 
     def _at(self, time_ps: int, event: Callable[[], None]) -> None:
         self._counter += 1
-        heapq.heappush(self._events, (max(time_ps, self.now_ps), self._counter, event))
+        now_ps = self.now_ps
+        heapq.heappush(self._events, (time_ps if time_ps > now_ps else now_ps, self._counter, event))
 
     # What workers say
 
     def _packet(self, s: Session, data: bytes, fds: list[int]) -> None:
         if len(data) > wire.MAX_PACKET:
             raise Violation("a packet of more than 64 KiB")
-        at = 0
-        while at < len(data):
+        at, size, header, read = 0, len(data), wire.COMMAND.size, wire.COMMAND.unpack_from
+        while at < size:
             if s.state not in ("greeting", "running"):
                 raise Violation(f"rank {s.rank} speaks while {s.state}")
             try:
-                op, length, zero = wire.COMMAND.unpack_from(data, at)
-                layout = wire.BODY[op]
-                body = layout.unpack_from(data, at + wire.COMMAND.size)
+                op, length, zero = read(data, at)
+                layout, operation = self._operations[op]
+                body = layout.unpack_from(data, at + header)
             except (struct.error, KeyError):
                 raise Violation("not a command") from None
-            rest = data[at + wire.COMMAND.size + layout.size : at + length]
+            rest = data[at + header + layout.size : at + length]
             at += length
-            if length % 8 or at > len(data) or zero or (rest and op != wire.CONNECT):
+            if length % 8 or at > size or zero or (rest and op != wire.CONNECT):
                 raise Violation(f"command {op} of {length} bytes")
             if (op == wire.HELLO) != (s.state == "greeting"):
                 raise Violation("HELLO comes first, and once")
-            if op == wire.REGISTER and (len(data) != length or len(fds) != 1):
+            if op == wire.REGISTER and (size != length or len(fds) != 1):
                 raise Violation("REGISTER travels alone, with one descriptor")
-            getattr(self, f"_op_{op}")(s, *body, *([rest] if op == wire.CONNECT else fds))
-            if op in (wire.WAIT, wire.BYE) and at != len(data):
+            operation(s, *body, *([rest] if op == wire.CONNECT else fds))
+            if op in (wire.WAIT, wire.BYE) and at != size:
                 raise Violation(f"command {op} must be the last of its packet")
 
     def _op_1(self, s: Session, magic: int, version: int, flags: int) -> None:
@@ -317,12 +321,9 @@ class FakeFabric:
                 payload[self.random.randrange(len(payload))] ^= 0x55
 
         def write() -> None:
-            if target is not None:
-                target[:] = payload
+            target[:] = payload  # type: ignore[index]
 
         def arrive() -> None:
-            if opcode == wire.WRITE:
-                return
             if not other.receives:
                 raise Violation(
                     f"message {number} from rank {s.rank} to rank {other.owner.rank} finds no receive posted"
@@ -336,15 +337,17 @@ class FakeFabric:
             self._record(other.owner, kind, receive_id, other.number, imm if opcode == wire.WRITE_IMM else 0, length)
 
         def ack() -> None:
-            status = self.status(number)
-            if flags & wire.SIGNALED or status:
-                self._record(s, wire.SENT, wr_id, qp, 0, length, status=status)
+            self._record(s, wire.SENT, wr_id, qp, 0, length, status=status)
 
-        if not self.status(number):
+        status = self.status(number)
+        if not status:
             self._at(pair.read_ps, read)
-            self._at(self.random.randint(pair.read_ps, arrived_ps), write)
-            self._at(arrived_ps, arrive)
-        self._at(pair.acked_ps, ack)
+            if target is not None:
+                self._at(pair.read_ps + int(self.random.random() * (arrived_ps + 1 - pair.read_ps)), write)
+            if opcode != wire.WRITE:
+                self._at(arrived_ps, arrive)
+        if flags & wire.SIGNALED or status:
+            self._at(pair.acked_ps, ack)
 
     def _op_5(self, s: Session, qp: int, lkey: int, wr_id: int, offset: int, length: int) -> None:
         s.clock_ps += self.post_ps
@@ -395,13 +398,15 @@ class FakeFabric:
         return s.pairs[number]
 
     def _memory(self, s: Session, key: int, offset: int, length: int) -> memoryview:
-        if key not in s.regions or offset + length > len(s.regions[key]):
+        region = s.regions.get(key)
+        if region is None or offset + length > len(region):
             raise Violation(f"rank {s.rank}: bytes {offset}+{length} of region {key:#x}, which is shorter or not there")
-        return memoryview(s.regions[key])[offset : offset + length]
+        return memoryview(region)[offset : offset + length]
 
     def _some_time(self) -> int:
         """Mostly short, sometimes very long: neighbours run ahead of each other."""
-        return self.random.randrange(10 ** self.random.choice((3, 5, 8)))
+        drawn = self.random.random
+        return int(drawn() * _LONGEST_PS[int(drawn() * 3)])
 
     def _record_at(
         self, time_ps: int, s: Session, kind: int, wr_id: int, qp: int, imm: int, nbytes: int, *, data: bytes = b""
