@@ -70,16 +70,17 @@ check_ours() {
     [ -w . ] || fail "$(id -un) cannot write here, and the checkout belongs to $(stat -c %U .): use sudo, or a checkout of your own"
 }
 
-# Runs a command whose output is shown only if it fails; every few seconds it is said what it has come to, as `progress`
-# reads it from the output so far, or for how long it has been at it.
-quietly() { # PROGRESS COMMAND...
-    progress=$1
-    shift
+# Runs a command whose output is shown only if it fails; every few seconds it is said what it has come to, as PROGRESS
+# reads it from the output so far, or for how long it has been at it. WHAT it makes is said with that.
+quietly() { # WHAT PROGRESS COMMAND...
+    what=$1
+    progress=$2
+    shift 2
     log=$(mktemp)
     "$@" >"$log" 2>&1 &
     working=$!
     trap 'kill "$working" 2>/dev/null; rm -f "$log"; exit 130' INT TERM HUP
-    before=
+    before=$what
     since=$(date +%s)
     said=$since
     while kill -0 "$working" 2>/dev/null; do
@@ -88,9 +89,9 @@ quietly() { # PROGRESS COMMAND...
         [ $((at - said)) -ge 3 ] || continue # by the clock: on a busy machine a short sleep is long
         said=$at
         now=$("$progress" <"$log")
-        [ -n "$now" ] && [ "$now" != "$before" ] || now="${now:-still at it} ($((at - since)) s)"
-        say "  $now"
-        before=${now% (*}
+        now=$what${now:+: $now}
+        if [ "$now" = "$before" ]; then say "  $now ($((at - since)) s)"; else say "  $now"; fi
+        before=$now
     done
     ended=0
     wait "$working" || ended=$?
@@ -104,10 +105,10 @@ nothing() { :; }
 
 pip_progress() { # pip says what it has found, then that it unpacks; how far it has come then, the folder says
     awk '/^Collecting /{n++} /^Installing collected/{unpacks=1}
-         END {if (unpacks) print "unpacking"; else if (n) print n " packages found"}' | {
+         END {if (unpacks) print "unpacking"; else if (n) print n " found"}' | {
         read -r line || exit 0
         [ "$line" = unpacking ] || { printf '%s\n' "$line"; exit 0; }
-        printf '%s packages unpacked\n' $(($(unpacked) - before_pip))
+        printf '%s unpacked\n' $(($(unpacked) - before_pip))
     }
 }
 
@@ -115,8 +116,8 @@ unpacked() { find .venv/lib/python*/site-packages -maxdepth 1 -name '*.dist-info
 
 apt_progress() {
     awk '/^Get:/{got++} /^Unpacking /{unpacked++} /^Setting up /{up++}
-         END {if (up) print up " of " unpacked " packages set up"; else if (unpacked) print unpacked " packages unpacked"
-              else if (got) print got " packages fetched"}'
+         END {if (up) print up " of " unpacked " set up"; else if (unpacked) print unpacked " unpacked"
+              else if (got) print got " fetched"}'
 }
 
 can_be_root() { [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null 2>&1; }
@@ -164,7 +165,7 @@ install_packages() {
     # shellcheck disable=SC2086
     set -- $missing
     say "installing $# of the distribution's packages:$missing"
-    quietly apt_progress apt_install "$@" ||
+    quietly packages apt_progress apt_install "$@" ||
         fail "the packages could not be installed (see above); on Ubuntu they need the universe and -updates repositories"
 }
 
@@ -181,11 +182,11 @@ make_venv() { # --dev: what tests need, too
     project=$(hash_of pyproject.toml setup.py)
     if [ ! -x .venv/bin/python ] || [ "$system" != "$(cat $stamp-system 2>/dev/null)" ]; then
         say "making .venv, with the $(grep -c == requirements.lock) Python packages of requirements.lock (some 430 MB)"
-        quietly nothing "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
+        quietly "an empty .venv" nothing "$python" -m venv --clear .venv || fail "$python cannot make a virtual environment"
         pip_install requirements.lock
         for site in .venv/lib/python*/site-packages; do sh install/trim.sh "$site"; done
         say "compiling them"
-        quietly nothing .venv/bin/python -m compileall -q -j 0 -x "$seldom" .venv/lib || true
+        quietly "compiling" nothing .venv/bin/python -m compileall -q -j 0 -x "$seldom" .venv/lib || true
         printf '%s\n' "$system" >$stamp-system
     fi
     if [ "${1:-}" = --dev ]; then
@@ -198,7 +199,7 @@ make_venv() { # --dev: what tests need, too
     fi
     if [ ! -x .venv/bin/testbed ] || [ "$project" != "$(cat $stamp-project 2>/dev/null)" ]; then
         say "installing the testbed command"
-        quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
+        quietly "the command" nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input --no-deps --no-build-isolation -e . ||
             fail "Railbed could not be installed into .venv (see above)"
         for page in hardware/*.[1-9]; do
             [ -f "$page" ] || continue
@@ -213,7 +214,7 @@ make_venv() { # --dev: what tests need, too
 # the rest: of what only tests need, those compile what they import.
 pip_install() {
     before_pip=$(unpacked) # pip itself, and what an earlier lock has brought
-    quietly pip_progress .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps --no-compile -r "$1" ||
+    quietly "Python packages" pip_progress .venv/bin/python -m pip install --disable-pip-version-check --no-input --no-deps --no-compile -r "$1" ||
         fail "the packages of $1 could not be installed (see above)"
 }
 
@@ -238,11 +239,17 @@ install_torch() {
     env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import $torch_parts" >/dev/null 2>&1 || true
 }
 
+extra() { # NAME: what pyproject.toml has for it, one a line
+    .venv/bin/python -c 'import sys, tomllib
+print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")' "$1"
+}
+
 # What runs a notebook (the extra `notebook`), without Jupyter's pages: only `notebook` and `prove notebook` ask for it.
 install_notebook() {
     .venv/bin/python -c 'import ipykernel, nbclient' 2>/dev/null && return
     say "installing nbclient and ipykernel"
-    quietly nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input 'nbclient>=0.10' 'ipykernel>=6' ||
+    # shellcheck disable=SC2046
+    quietly "Python packages" nothing .venv/bin/python -m pip install -q --disable-pip-version-check --no-input $(extra notebook | grep -v jupyterlab) ||
         fail "nbclient and ipykernel could not be installed (see above)"
 }
 
@@ -290,7 +297,7 @@ set_up() { # --dev: what tests need, too; --sanitize: that, and the build for te
     awaited "$compiling" "$said_by_cc" fabricd || fail "fabricd could not be built (see above)"
     [ -z "$making_ryu" ] || awaited "$making_ryu" "$said_by_ryu" "ryu's environment" || exit 3
     rm -f "$said_by_cc" "$said_by_ryu"
-    quietly nothing compile_python $more
+    quietly "compiling Railbed's own Python" nothing compile_python $more
     took=$(($(date +%s) - started))
     [ "$took" -lt 10 ] || say "ready after $took s"
 }
@@ -463,15 +470,15 @@ case "$verb" in
     package)
         set_up
         export python
-        quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
+        quietly "the package" nothing sh install/package.sh || fail "the package could not be built (see above)"
         say "apt-get install ./$(ls -t build/*.deb | head -n 1)"
         ;;
     image)
         packages="$packages mmdebstrap"
         set_up
         export python
-        [ -n "${1:-}" ] || quietly nothing sh install/package.sh || fail "the package could not be built (see above)"
-        quietly nothing as_root sh install/image.sh "${1:-$(ls -t build/*.deb | head -n 1)}" ||
+        [ -n "${1:-}" ] || quietly "the package" nothing sh install/package.sh || fail "the package could not be built (see above)"
+        quietly "the image" nothing as_root sh install/image.sh "${1:-$(ls -t build/*.deb | head -n 1)}" ||
             fail "the image could not be built (see above)"
         say "docker load -i $(ls -t build/*.oci.tar | head -n 1)"
         ;;

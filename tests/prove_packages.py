@@ -6,7 +6,8 @@ Each way begins with a clean clone of this commit, and ends with the quickstart'
 - wheel: built, installed into an environment of its own, with the experiments of `testbed examples`; the archive of
   its run is verified by the clone
 - package: the distribution's package, with all that it depends on, in a root that has nothing else (mmdebstrap)
-- image: the OCI image, privileged, by docker or podman where one answers, else its root by runc
+- image: the OCI image, loaded and run privileged by docker and by podman, each where it is there, with its storage
+  beside the clone; where neither is, its root by runc
 
 It fails where one cannot be built or run, has other figures, or .venv is 450 MB or more. What a checkout takes is
 printed and judged against 60 s only on a quiet machine (`--quiet`); silence of 5 s or more is printed.
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from testbed.containers.image import unpack
 from tests.parts import privileged_root
+from tests.parts.container_engines import ENGINES, EngineError, NoEngine
 from tests.prove_hashes import ROOT
 
 MOST_MB, MOST_S, MOST_SILENT_S = 450, 60, 5
@@ -165,13 +166,20 @@ def image(place: Place) -> Way:
     given = sorted((place.clone / "build").glob("*.deb"))
     call(["./setup.sh", "image", *given[-1:]], place.clone)
     file = place.built("*.oci.tar")
-    for engine in ("docker", "podman"):
-        if shutil.which(engine) and not subprocess.run([engine, "info"], capture_output=True).returncode:
-            name = call([engine, "load", "-q", "-i", file], place.clone).split()[-1]
-            said = call([engine, "run", "--rm", "--privileged", name, "sh", "-c", _QUICKSTART], place.clone)
-            return Way(hash_of(said), [file.name, f"by {engine}"])
-    its = unpack(file, place.scratch / "image" / "root")
-    return Way(_in_root(its.rootfs, its.env), [file.name, "by runc: no docker or podman answers"])
+    hashes, notes = {}, [file.name]
+    for name, engine in ENGINES.items():
+        try:
+            with engine(place.scratch / name) as its:
+                hashes[name] = hash_of(its.run(file, _QUICKSTART))
+        except NoEngine as error:
+            notes.append(str(error))
+        except EngineError as error:
+            raise Failed(f"{name} {error}") from None
+    if not hashes:
+        its = unpack(file, place.scratch / "image" / "root")
+        hashes["runc"] = _in_root(its.rootfs, its.env)
+    wrong = [f"the figures differ: {hashes}"] if len(set(hashes.values())) > 1 else []
+    return Way(next(iter(hashes.values())), [*notes, f"by {' and '.join(hashes)}"], wrong)
 
 
 def set_up(place: Place) -> None:

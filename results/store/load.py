@@ -270,9 +270,8 @@ def load(run: str | Path) -> Run:
 
 
 def find(run: str | Path) -> Path:
-    """The folder that `load` reads: `run`, one of that name under results/runs, or the latest TIMESTAMP-`run` there.
-
-    Raises StoreError.
+    """The folder that `load` reads: `run`, one of that name under results/runs, or the latest TIMESTAMP-`run` there;
+    a sweep's name and /point-K is its point. Raises StoreError.
     """
     if not str(run):
         raise StoreError("the name of the run is empty", "", _known())
@@ -282,9 +281,10 @@ def find(run: str | Path) -> Path:
             return _readable(candidate)
     if path.exists():
         raise StoreError("this is no run folder: it has no state.json", str(run))
-    for candidate in latest():
-        if short_name(candidate) == str(path):
-            return _readable(candidate)
+    name, *point = path.parts
+    its = next((folder for folder in latest() if short_name(folder) == name), None)
+    if its and (its.joinpath(*point) / "state.json").exists():
+        return _readable(its.joinpath(*point))
     raise StoreError("there is no such run", str(run), _known(str(path)))
 
 

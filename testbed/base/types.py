@@ -46,13 +46,18 @@ def mistakes(found: Sequence[tuple[tuple[str | int, ...], str, str]]) -> Pydanti
     return PydanticCustomError("railbed", "{what}", {"what": found[0][1], "hint": found[0][2], "mistakes": list(found)})
 
 
+MANY = 30
+"""Names that nobody reads if the one that was meant stands before them."""
+
+
 def unknown(kind: str, name: object, known: Sequence[str], there: str = "") -> tuple[str, str]:
     """What and hint for a name that is not among the known ones; names the one that was probably meant.
 
     `there`: what to say instead of listing all of them.
     """
-    meant = f"did you mean {close!r}? " if (close := closest(name, known)) else ""
-    return f"unknown {kind} {str(name)[:60]!r}", meant + (there or f"known: {', '.join(known) or 'none'}")
+    meant = f"did you mean {close!r}?" if (close := closest(name, known)) else ""
+    listed = there or ("" if meant and len(known) > MANY else f"known: {', '.join(known) or 'none'}")
+    return f"unknown {kind} {str(name)[:60]!r}", " ".join(filter(None, [meant, listed]))
 
 
 def closest(name: object, known: Sequence[str]) -> str:

@@ -73,9 +73,10 @@ def note_without_interfaces(lab: Lab) -> None:
         click.echo(f"note: {note}", err=True)
 
 
-def rank_of(lab: Lab, word: str, *, names: bool = False) -> int:
-    """The rank that a word on the command line means, with `names` also by its NIC's name, or its host's if that has
-    one. Raises InputError that says which there are.
+def rank_of(lab: Lab, word: str) -> int:
+    """The rank that a word on the command line means, also by its NIC's name, or its host's if that has one.
+
+    Raises InputError that says which there are.
     """
     from testbed.base.errors import InputError
 
@@ -83,7 +84,7 @@ def rank_of(lab: Lab, word: str, *, names: bool = False) -> int:
     if word.isascii() and word.isdecimal() and int(word) < len(nics):
         return int(word)
     of = [str(nic.rank) for nic in nics if word in (nic.name, nic.host)]
-    if names and len(of) == 1:
+    if len(of) == 1:
         return int(of[0])
     here = f"{word} has rank {', '.join(of)}; " if of else ""
     raise InputError(f"there is no rank {word}", "command line", f"{here}ranks: 0 to {len(nics) - 1}")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @_fabric.option
 @click.option("--tty/--no-tty", default=None, help="With a terminal of its own (default: if we have one).")
 @click.option("--all", "everywhere", is_flag=True, help="At all ranks at a time, in torchrun's environment.")
-@click.option("--ssh", is_flag=True, help="As ssh does: RANK may be a NIC's name, CMD is a line for sh.")
+@click.option("--ssh", is_flag=True, help="As ssh does: CMD is a line for sh.")
 @click.argument("words", nargs=-1, metavar="[RANK] CMD...")
 def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, words: tuple[str, ...]) -> None:
-    """Run CMD in the container of RANK.
+    """Run CMD in the container of RANK: its number, or a NIC's or host's name that is its alone.
 
     It has our standard input and output, and its exit code is ours. That is 127 if there is no such command, and 126
     if it cannot be executed. A rank of a fabric that was left up gets
@@ -57,7 +57,7 @@ def command(fabric: str | None, tty: bool | None, everywhere: bool, ssh: bool, w
         else:
             terminal = sys.stdin.isatty() and sys.stdout.isatty() if tty is None else tty
             argv = ("sh", "-c", " ".join(argv)) if ssh else argv
-            number = _fabric.rank_of(lab, rank, names=ssh)
+            number = _fabric.rank_of(lab, rank)
             run, env = lab.exec_command(number, _through_env(lab, argv), tty=terminal and not ssh)
         if sys.stderr.isatty():  # for a terminal only: a program gets the command's own output
             _fabric.note_without_interfaces(lab)

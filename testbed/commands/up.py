@@ -125,6 +125,8 @@ def _show(lab: Lab, about: dict[str, object], file: str) -> None:
     more = ["..."] if len(switches) > 6 else []
     click.echo(f"fabric {lab.id} is up: {about['topology']}; clock {clock_text(lab.state['clock'])}")
     click.echo(f"  hosts {hosts[0]} to {hosts[-1]}, switches {', '.join(switches[:6] + more)}")
+    nics = lab.fabric.nics
+    click.echo(f"  ranks {nics[0].rank} to {nics[-1].rank}: addresses {nics[0].ip} to {nics[-1].ip}")
     faults, left = about["faults"], about["left"]
     assert isinstance(faults, dict)
     assert isinstance(left, list)
@@ -136,9 +138,8 @@ def _show(lab: Lab, about: dict[str, object], file: str) -> None:
         click.echo(f"  testbed shell {lab.id}                    Mininet's command line")
         click.echo(f"  testbed exec --fabric {lab.id} 0 -- CMD   in the container of rank 0")
     else:
-        click.echo(
-            "  time stands still unless a workload runs: and hosts have no interfaces: no ping from shell or exec"
-        )
+        click.echo("  time stands still until a workload or program runs")
+        click.echo("  hosts have no interfaces: no ping from shell or exec")
     if about["workload"]:
         click.echo(f"  testbed run {file} --fabric {lab.id}   its workload, which has not run")
     click.echo(f"  testbed status {lab.id}                   how it is")

@@ -154,7 +154,10 @@ def show(renderable: RenderableType, console: Console | None = None, *, wide: bo
     """Prints it on stdout; `wide`: without regard to the width of the terminal. A pipe or file gets no line wrapped."""
     if console is None:
         console = Console(highlight=False)
-        if wide or not console.is_terminal:
+        if not console.is_terminal:
+            console.file.writelines(f"{line}\n" for line in lines(renderable))
+            return
+        if wide:
             console.width = 10_000
     console.print(_Fit(renderable), crop=False)
 

@@ -116,7 +116,8 @@ def test_a_terminal_is_passed_on(lab: Lab) -> None:
 
 def test_the_idle_container_is_made_once(lab: Lab) -> None:
     execute(lab, "1", "--", "sh", "-c", "echo kept > /tmp/file")
-    assert execute(lab, "1", "--", "cat", "/tmp/file").stdout == "kept\n"
+    by_name = lab.fabric.nics[1].name
+    assert execute(lab, by_name, "--", "cat", "/tmp/file").stdout == "kept\n"
 
 
 def test_ranks_that_are_not_there(lab: Lab) -> None:

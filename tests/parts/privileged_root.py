@@ -31,7 +31,7 @@ def run(root: Path, command: Sequence[str], env: Mapping[str, str] | None = None
 def privileged(spec: dict[str, Any], root: Path, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
     """runc's own configuration with what a privileged container has: every capability there is, every device, /sys and
     its control groups to write, no path hidden, no call forbidden. Its network is its own, as any container's."""
-    everything = _capabilities()
+    everything = capabilities()
     process = {
         "terminal": False,
         "user": {"uid": 0, "gid": 0},
@@ -59,11 +59,11 @@ def privileged(spec: dict[str, Any], root: Path, command: Sequence[str], env: Ma
     }
 
 
-def _capabilities() -> list[str]:
+def capabilities() -> list[str]:
     """All that this process may give away, which in a container of its own is less than the kernel has."""
     status = Path("/proc/self/status").read_text()
     bounding = int(next(line for line in status.splitlines() if line.startswith("CapBnd:")).split()[1], 16)
-    return [f"CAP_{name}" for number, name in enumerate(_NAMES.split()) if bounding >> number & 1]
+    return [name for number, name in enumerate(EVERY) if bounding >> number & 1]
 
 
 _NAMES = """
@@ -72,4 +72,5 @@ NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHRO
 SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE
 MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
 """
+EVERY = tuple(f"CAP_{name}" for name in _NAMES.split())
 """In the order of their numbers (capabilities(7))."""

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -33,6 +34,11 @@ def with_faults(*faults: str) -> Experiment:
 
 def test_the_page_is_made_from_the_catalogue() -> None:
     assert faults_page.tables() in faults_page.PAGE.read_text(), "run python -m tests.pages.faults"
+
+
+@pytest.mark.parametrize("page", [faults_page.PAGE, faults_page.PAGE.with_name("tutorial.md")], ids=lambda p: p.name)
+def test_a_page_says_how_many_there_are(page: Path) -> None:
+    assert re.findall(r"There are (\d+)\b", page.read_text()) == [str(len(CATALOGUE))]
 
 
 def test_every_fault_says_what_it_is() -> None:

@@ -108,6 +108,19 @@ def test_loading_what_is_no_run_is_said(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+def test_a_point_is_found_by_its_sweeps_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for at, points in enumerate((3, 2)):
+        swept = RUNS / f"2026010{at + 1}-120000-victim"
+        for folder in (swept, *(swept / f"point-{k}" for k in range(points))):
+            folder.mkdir(parents=True)
+            (folder / "state.json").write_text(json.dumps({"began": 1e9 + at}))
+    assert load("victim/point-1").path == RUNS / "20260102-120000-victim" / "point-1", "of the latest"
+    for none in ("victim/point-2", "other/point-0", "victim/metrics"):
+        with pytest.raises(StoreError, match="no such run"):
+            load(none)
+
+
 def test_a_run_is_found_by_its_name_without_the_time_stamp_and_the_latest_is_that_by_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

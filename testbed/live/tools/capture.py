@@ -25,9 +25,10 @@ LONGEST_NS = 20e6
 
 
 def capture(
-    site: Site, place: End, lasts: float = FOR_NS, expression: str = "", output: str | None = None, most: int = MOST
-) -> list[Table]:
-    """Frames that the port sends and receives from now on."""
+    site: Site, place: End, lasts: float = FOR_NS, wait: float = 0.0, expression: str = "", output: str | None = None,
+    most: int = MOST,
+) -> list[Table]:  # fmt: skip
+    """Frames that the port sends and receives from now on; `wait`: from the first one on, if one comes by then."""
     if lasts > LONGEST_NS:
         what = f"a capture of {format_time(lasts)} of emulated time is too long"
         raise Wrong(what, f"at most --for {format_time(LONGEST_NS)}")
@@ -36,13 +37,15 @@ def capture(
     if target is not None and not target.parent.is_dir():
         raise Wrong(f"there is no folder {target.parent}", "-o FILE in a folder that is there")
     name = f"{place.node}:{place.port}"
+    before = _frames(site, place) if wait else 0
     path = site.lab.dir / f"look-{place.node}-{place.port}.pcapng"
     try:
         site.request("capture", port=name, path=str(path))
     except FabricdError as error:
         raise Wrong(f"{name}: {error}", "an experiment's own `capture:` has it while its workload runs") from None
     try:
-        site.pass_(lasts)
+        if not wait or site.until(lambda: _frames(site, place) > before, wait, patient=True):
+            site.pass_(lasts)
     finally:
         site.request("capture_stop", path=str(path))
     try:
@@ -51,10 +54,20 @@ def capture(
             shutil.copyfile(path, target)
     finally:
         path.unlink(missing_ok=True)
+    if not packets and not wait and not expression:
+        return [
+            Table("capture", f"0 frames at {name} in {format_time(lasts)}; --wait TIME waits for the first one", [])
+        ]
     rows = [_row(number, packet) for number, packet in enumerate(packets[:most], 1)]
     more = f", the first {most}" if len(packets) > most else ""
     kept = f"; all of the port in {target}" if target is not None else ""
     return [Table("capture", f"{len(packets)} frames at {name}{more}{kept}", rows, _NAMED)]
+
+
+def _frames(site: Site, place: End) -> int:
+    """That have gone by at a port."""
+    ports = site.request("counters")["ports"]
+    return sum(p["tx_frames"] + p["rx_frames"] for p in ports if (p["node"], p["port"]) == (place.node, place.port))
 
 
 _NAMED = ("No.", "Length", "QP", "PSN", "DSCP")
@@ -75,6 +88,7 @@ TOOLS = (
         parameters=(
             Parameter("place", kinds.PLACE, "A port (leaf0:1) or a NIC (nic:3, h3).", required=True),
             Parameter("lasts", kinds.TIME, "How long, in emulated time (20us; at most 20ms).", option=True, word="for"),
+            Parameter("wait", kinds.TIME, "Begin with the first frame, if it comes in this time (2s).", option=True),
             Parameter("expression", kinds.TEXT, f"Only frames that pass it: {filters.HELP}.", True, word="filter"),
             Parameter("output", kinds.FILE, "A pcapng file for all that the port sees.", option=True, short="-o"),
             Parameter("most", kinds.Number("most", "N", 1, 1_000_000), f"Lines (default: {MOST}).", option=True),

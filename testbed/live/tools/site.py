@@ -45,15 +45,18 @@ class Site:
         if self._world is None and not self.lab.kernel and not self.request("status")["running"]:
             self.request("start", ranks=[])
 
-    def until(self, done: Callable[[], bool], limit_ns: float) -> bool:
-        """Lets time pass until `done`, but no longer than that. Returns whether it is."""
+    def until(self, done: Callable[[], bool], limit_ns: float, *, patient: bool = False) -> bool:
+        """Lets time pass until `done`, but no longer than that. Returns whether it is.
+
+        `patient`: on a live fabric whose clock stands, somebody is still going to start something.
+        """
         begun = self.now_ns()
         while not done():
             if self._world is not None:
                 if self._world.time_ns - begun >= limit_ns or self._stop():
                     return False
                 self._world.advance(STEP_NS)
-            elif self.now_ns() - begun >= limit_ns or self._stands():
+            elif self.now_ns() - begun >= limit_ns or (not patient and self._stands()):
                 return done()
             else:
                 time.sleep(_POLL_S)
