@@ -37,7 +37,7 @@ class OwnSwitch:
         assert self.holder.stdout.readline() == b"up\n"
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
         self.ovs = OpenVSwitch(folder / "ovs")
-        self.ovs.finish([self.ovs.make_database(group=USER)])
+        self.ovs.finish(self.ovs.make_database(group=USER))
         database = self.ovs.start_database(self._spawn)
         self.processes = [self.holder, database, self.ovs.start_switch(self._spawn, database)]
         self.run("ovs-vsctl", "--timeout=60", "--retry", "show")  # ovsdb-server may be about to listen
