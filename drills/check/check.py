@@ -87,7 +87,9 @@ def check(drill: Drill, seed: str, solution: Sequence[str] = (), more: Sequence[
     except FabricdError as error:
         result.wrong.append(f"the world has died: {error}")
     except UserError as error:
-        result.wrong.append(f"{error.what} ({error.where})" if error.where else error.what)
+        what = f"{error.what} ({error.where})" if error.where else error.what
+        if not any(what in one for one in result.wrong):
+            result.wrong.append(what)
     result.took_s = time.monotonic() - began
     return result
 
@@ -151,8 +153,13 @@ def undrawable(drill: Drill) -> list[str]:
         try:
             Case.of(drill, seed, False)
         except InputError as error:
-            failed.setdefault(f"{error.what} ({error.where})", []).append(seed)
-    return [f"{what}: seeds {', '.join(seeds[:5])}" for what, seeds in failed.items()]
+            hint = f"; {error.hint}" if error.hint else ""
+            failed.setdefault(f"{error.what} ({error.where}){hint}", []).append(seed)
+    everywhere = len(SEEDS)
+    return [
+        what if len(seeds) == everywhere else f"with some seeds ({', '.join(seeds[:5])}): {what}"
+        for what, seeds in failed.items()
+    ]
 
 
 def _activated(well: Game, ill: Game) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from testbed.base.errors import MachineError
 from testbed.base.text import tail
+from testbed.machine.mounts import CHECKOUT
 from testbed.machine.ovsdb import DATABASE, Operation, Transaction, named, set_of
 from testbed.machine.processes import MARK, wait_for
 
@@ -29,10 +30,14 @@ _CHECK_S = 0.2
 _MOST_FILES = 1 << 20
 _VSCTL = ("ovs-vsctl", "--timeout=120", "--retry")  # ovsdb-server may be about to listen
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
-# It takes and gives back a buffer for each port that it looks at, and the kernel need not hear of that.
+# It takes and gives back buffers for each port that it looks at: the kernel need not hear of that, nor the C library.
 _MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=16777216"}
+_BUFFERS = CHECKOUT / "hardware" / "bin" / "buffers"
 # As in Debian's ovs-ctl: everything waits for the switch.
 _PRIORITY = ("nice", "-n", "-10")
+
+_empty: list[bytes] = []
+"""A new database, once there has been one."""
 
 Command = subprocess.Popen[str] | Transaction
 Spawn = Callable[..., subprocess.Popen[Any]]
@@ -68,6 +73,10 @@ class OpenVSwitch:
         return self.dir / "db.sock"
 
     @property
+    def _file(self) -> Path:
+        return self.dir / "conf.db"
+
+    @property
     def control(self) -> Path:
         """ovs-vswitchd's control socket, which ovs-appctl speaks to."""
         return self.dir / "ovs-vswitchd.ctl"
@@ -78,22 +87,27 @@ class OpenVSwitch:
 
     # -- its processes
 
-    def make_database(self, group: int | None = None) -> subprocess.Popen[str]:
+    def make_database(self, group: int | None = None) -> list[Command]:
         """Makes the directory, and starts making an empty database; `finish` waits. Raises MachineError.
 
-        `group` may speak to ovs-vswitchd.
+        `group` may speak to ovs-vswitchd. All are alike: later ones of this process are copies of the first.
         """
         self.dir.mkdir(mode=0o700)
         if group is not None:
             with suppress(OSError):  # our user namespace does not have it: fabricd stays root then
                 os.chown(self.dir, -1, group)
                 self.dir.chmod(0o2710)  # the group's is what is made in it
-        return self._start(["ovsdb-tool", "create", str(self.dir / "conf.db")])
+        if _empty:
+            self._file.write_bytes(_empty[0])
+            return []
+        return [self._start(["ovsdb-tool", "create", str(self._file)])]
 
     def start_database(self, spawn: Spawn) -> subprocess.Popen[Any]:
-        """Starts ovsdb-server; returns before it listens."""
+        """Starts ovsdb-server, whose database has been made; returns before it listens."""
+        if not _empty:
+            _empty.append(self._file.read_bytes())
         remote = f"--remote=punix:{self.database}"
-        return self._daemon(spawn, "ovsdb-server", [str(self.dir / "conf.db"), remote])
+        return self._daemon(spawn, "ovsdb-server", [str(self._file), remote])
 
     def start_switch(self, spawn: Spawn, database: subprocess.Popen[Any]) -> subprocess.Popen[Any]:
         """Waits for ovsdb-server and starts ovs-vswitchd; returns before that is ready. Raises MachineError."""
@@ -114,7 +128,7 @@ class OpenVSwitch:
         command = [*_PRIORITY, "prlimit", f"--nofile={most}:", program, *arguments, *files, *_LOGS]
         with log.open("ab") as errors:
             return spawn(
-                command, env={**self.env, **_MALLOC}, umask=umask,
+                command, env={**self.env, **_MALLOC, **_preloaded()}, umask=umask,
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             )  # fmt: skip
 
@@ -187,6 +201,12 @@ class OpenVSwitch:
         except FileNotFoundError:
             hint = "./setup.sh installs it (package openvswitch-switch)"
             raise MachineError("Open vSwitch is not installed", hint=hint) from None
+
+
+def _preloaded() -> dict[str, str]:
+    """The variable by which it keeps its buffers, where the loader can be told of it: it takes no path with blanks."""
+    path = str(_BUFFERS)
+    return {"LD_PRELOAD": path} if _BUFFERS.exists() and not set(path) & set(" :") else {}
 
 
 def _bridge_rows(bridges: Sequence[Bridge]) -> tuple[list[Operation], list[Any]]:

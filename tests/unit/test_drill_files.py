@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from drills.check.check import check
 from drills.sheet import file
 from drills.sheet.answer import Claim, parse
 from drills.sheet.carried import measured, possible
@@ -228,6 +229,11 @@ def test_seeds() -> None:
     assert seed_of("7q4") == "7Q4" and seed_of("oil") == "011"
     with pytest.raises(InputError):
         seed_of("no/path")
+
+
+def test_what_no_seed_can_draw_is_said_once_with_what_was_meant() -> None:
+    found = check(file.loads(GOOD.replace("fault: loss", "fault: losss"), "d.yaml"), "7Q4")
+    assert found.wrong == ["unknown fault 'losss' (d.yaml:9: faults[0].fault); did you mean 'loss'?"]
 
 
 def test_an_unknown_drill_names_the_one_that_was_meant(tmp_path: Path) -> None:
