@@ -204,7 +204,7 @@ void place_alone(const struct qp *q, struct roce_packet *pkt, const struct send_
 {
 	bool ends = wr->opcode == WR_WRITE_IMM && i + 1 == wr->packets;
 
-	if (wr->opcode != WR_WRITE && wr->opcode != WR_WRITE_IMM)
+	if (!q->alone || (wr->opcode != WR_WRITE && wr->opcode != WR_WRITE_IMM))
 		return;
 	pkt->opcode = ends ? RC_WRITE_ONLY_IMM : RC_WRITE_ONLY;
 	pkt->part = i;

@@ -42,6 +42,8 @@ void reads_ask(const struct qp *q, struct roce_packet *pkt, const struct send_wr
 {
 	uint64_t left = wr->length - i * q->mtu;
 
+	if (!wr_reads(wr))
+		return;
 	pkt->remote_offset += i * q->mtu;
 	pkt->dma_bytes = (uint32_t)(again && left > q->mtu ? q->mtu : left);
 	pkt->swap = wr->swap;

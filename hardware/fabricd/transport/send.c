@@ -78,9 +78,7 @@ inline uint64_t qp_under_way(const struct qp *q)
 
 static bool window_open(const struct qp *q)
 {
-	if (q->cc_state.window <= 0)
-		return true;
-	if (q->asked <= q->acked && repeat_under_way(q))
+	if (q->cc_state.window <= 0 || (q->asked <= q->acked && repeat_under_way(q)))
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
 	return cc_window_open(q, qp_under_way(q)) || repeat_enters(q);
 }
@@ -213,10 +211,8 @@ static uint32_t build_own(struct fabric *f, struct qp *q, struct frame *fr)
 		.payload = payload,
 		.payload_bytes = bytes,
 	};
-	if (q->alone)
-		place_alone(q, &pkt, wr, i, bytes);
-	if (wr_reads(wr))
-		reads_ask(q, &pkt, wr, i, again);
+	place_alone(q, &pkt, wr, i, bytes);
+	reads_ask(q, &pkt, wr, i, again);
 	memcpy(pkt.dst_mac, q->peer->mac, 6);
 	memcpy(pkt.src_mac, n->mac, 6);
 	fr->number = number;
