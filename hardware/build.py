@@ -1,4 +1,4 @@
-"""Builds fabricd, the holder and libraries for ranks from their C sources: `python -m hardware.build [--sanitize]`.
+"""Builds fabricd, the holder and libraries from their C sources: `python -m hardware.build [--sanitize]`.
 
 Needs nothing but the standard library, because setup.py runs it before anything is installed.  Every `.c` file in the
 rooms (folders) of `fabricd/` belongs to it, and its object is in a folder of the same name.  The compiler records which
@@ -30,6 +30,8 @@ ELEMENTS_SOURCES = HERE / "elements"
 ELEMENTS = HERE / "bin" / "elements"
 TURNS_SOURCES = HERE / "turns"
 TURNS = HERE / "bin" / "turns"
+BUFFERS_SOURCES = HERE / "buffers"
+BUFFERS = HERE / "bin" / "buffers"
 VERBS_SOURCES = HERE / "verbs"
 EMULATED_SOURCES = HERE / "emulated"
 RDMACM_SOURCES = HERE / "rdmacm"
@@ -43,7 +45,8 @@ SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefin
 LIBRARIES = ["-Wl,--as-needed", "-ljansson", "-ldeflate", "-lm"]
 # Of a folder of sources: more flags to compile it, and to link it ({beside}: the folder of what is made).
 FLAGS = {
-    "elements": (["-fPIC", "-O3"], ["-shared"]),
+    "elements": (["-fPIC", "-O3", f"-I{SOURCES}"], ["-shared"]),
+    "buffers": (["-fPIC"], ["-shared"]),
     "turns": (["-fPIC", f"-I{VERBS_SOURCES}", f"-I{SOURCES}"], ["-shared"]),
     "verbs": (
         ["-fPIC", f"-I{SOURCES}"],
@@ -60,6 +63,7 @@ OTHERS = {
     HOLDER: HOLDER_SOURCES,
     ELEMENTS: ELEMENTS_SOURCES,
     TURNS: TURNS_SOURCES,
+    BUFFERS: BUFFERS_SOURCES,
     VERBS: VERBS_SOURCES,
     EMULATED: EMULATED_SOURCES,
     RDMACM: RDMACM_SOURCES,

@@ -17,6 +17,7 @@ from typing import Any
 
 import workloads.base.process
 from workloads import registry
+from workloads.base import native
 from workloads.base.failed import Failed
 from workloads.parts import flows
 from workloads.parts.context import Context
@@ -112,7 +113,7 @@ def serve(plan: Plan, socket: str | None, emit: Emit) -> int:
     """Runs the plan as the rank whose socket that is (None: $RAILBED_SOCKET); returns the exit code."""
     try:
         pairs = plan.get("queue_pairs", {})
-        with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0, **pairs) as device:
+        with Device(socket, wake_ns=plan["costs"].get("wake_ns") or 0.0, mapped=native.shared, **pairs) as device:
             if plan.get("repeat"):
                 from workloads import passes  # of a fabric that stands still: most workers never need it
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -79,6 +80,8 @@ def command(
     """
     from results.store import environment
 
+    if fabric is None and os.geteuid() == 0:
+        _begin_processes()
     environment.begin()
     from testbed.base.errors import InputError
     from testbed.experiment.overrides import load_with
@@ -118,6 +121,15 @@ def command(
         return run(experiment, out, progress, profile=profile, meanwhile=shown)
 
     _run(measured, host, as_json)
+
+
+def _begin_processes() -> None:
+    """What most runs need and takes long to import begins now, while we import: it ends with us in any case."""
+    from testbed.containers import forked
+    from testbed.fabric import fork_server
+
+    forked.server().begin()
+    fork_server.server().begin()
 
 
 def _say_how_slow(experiment: Experiment, progress: Progress) -> None:

@@ -49,7 +49,7 @@ _FIRST_ID, _IDS = 0x7000_0000, 65536
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may use: CPUs (None: no limit) and bytes of memory."""
+    """What a worker may use: CPUs (None: no limit) and bytes of memory, and as many that it shares with its NIC."""
 
     cpus: float | None = None
     memory_bytes: int = 1 << 30
@@ -149,7 +149,7 @@ def _has_namespace(kind: str) -> bool:
 
 def _resources(limits: Limits) -> dict[str, Any]:
     resources: dict[str, Any] = {
-        "memory": {"limit": limits.memory_bytes},
+        "memory": {"limit": 2 * limits.memory_bytes},
         "pids": {"limit": _PIDS},
         "devices": [{"allow": False, "access": "rwm"}],  # runc adds /dev/null and its like
     }

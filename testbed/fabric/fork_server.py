@@ -1,4 +1,4 @@
-"""Controllers for the points of a sweep, forked from one process that has imported what they need.
+"""Controllers that are forked from one process that has imported what they need.
 
 `ControllerServer` is that process (controllers/fork_server.py), from the first seat on. Each fabric gets a
 `ControllerSeat`: a socket with a controller at its other end that waits for its order. The socket can be passed to
@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Self
 
 from testbed.fabric.controller import FORKED_LIBRARY
@@ -74,8 +75,11 @@ class ControllerServer:
         self._begun = False
         self._lock = threading.Lock()
 
-    def _begin(self) -> None:
-        """Starts it, once. It ends when our socket closes: a signal would come as soon as this thread ends."""
+    def begin(self) -> None:
+        """Starts it, once: it imports while something else is done.
+
+        It ends when our socket closes: a signal would come as soon as this thread ends.
+        """
         with self._lock, self._far_end as far_end:
             if self._begun:
                 return
@@ -97,7 +101,7 @@ class ControllerServer:
         near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far_end, suppress(OSError):
             if library == FORKED_LIBRARY:
-                self._begin()
+                self.begin()
                 socket.send_fds(self._requests, [b"!"], [far_end.fileno()])
         return ControllerSeat(near_end)
 
@@ -115,3 +119,9 @@ class ControllerServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@cache
+def server() -> ControllerServer:
+    """This process's own, which ends with it."""
+    return ControllerServer()

@@ -85,6 +85,7 @@ class Lab:
     _starting: list[Worker] = field(default_factory=list)
     _down: bool = False
     _net: FabricNet | None = None
+    _seat: ControllerSeat | None = None  # its controller ends with it
     job: str = ""  # what runs here now: its workers have containers of their own
     keeps: bool = False  # its containers, for workers that come later
 
@@ -114,7 +115,7 @@ class Lab:
                     work.hand_over(lab.fabricd)
                     lab.record = Record.read(record.dir)
                     lock.release()
-                lab._lock = lock
+                lab._lock, lab._seat = lock, seat
                 return lab
             except BaseException:
                 with undisturbed():

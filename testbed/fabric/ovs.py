@@ -18,6 +18,7 @@ from typing import Any
 
 from testbed.base.errors import MachineError
 from testbed.base.text import tail
+from testbed.machine.mounts import CHECKOUT
 from testbed.machine.ovsdb import DATABASE, Operation, Transaction, named, set_of
 from testbed.machine.processes import MARK, wait_for
 
@@ -29,8 +30,9 @@ _CHECK_S = 0.2
 _MOST_FILES = 1 << 20
 _VSCTL = ("ovs-vsctl", "--timeout=120", "--retry")  # ovsdb-server may be about to listen
 _LOGS = ("-vconsole:emer", "-vsyslog:off", "-vfile:info")
-# It takes and gives back a buffer for each port that it looks at, and the kernel need not hear of that.
+# It takes and gives back buffers for each port that it looks at: the kernel need not hear of that, nor the C library.
 _MALLOC = {"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=268435456:glibc.malloc.top_pad=16777216"}
+_BUFFERS = CHECKOUT / "hardware" / "bin" / "buffers"
 # As in Debian's ovs-ctl: everything waits for the switch.
 _PRIORITY = ("nice", "-n", "-10")
 
@@ -114,7 +116,7 @@ class OpenVSwitch:
         command = [*_PRIORITY, "prlimit", f"--nofile={most}:", program, *arguments, *files, *_LOGS]
         with log.open("ab") as errors:
             return spawn(
-                command, env={**self.env, **_MALLOC}, umask=umask,
+                command, env={**self.env, **_MALLOC, **_preloaded()}, umask=umask,
                 stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
             )  # fmt: skip
 
@@ -187,6 +189,12 @@ class OpenVSwitch:
         except FileNotFoundError:
             hint = "./setup.sh installs it (package openvswitch-switch)"
             raise MachineError("Open vSwitch is not installed", hint=hint) from None
+
+
+def _preloaded() -> dict[str, str]:
+    """The variable by which it keeps its buffers, where the loader can be told of it: it takes no path with blanks."""
+    path = str(_BUFFERS)
+    return {"LD_PRELOAD": path} if _BUFFERS.exists() and not set(path) & set(" :") else {}
 
 
 def _bridge_rows(bridges: Sequence[Bridge]) -> tuple[list[Operation], list[Any]]:

@@ -91,11 +91,12 @@ def _up(experiment: Experiment, progress: Progress, up: Callable[[Experiment], L
     progress.stage("building the fabric")
     if up is None:
         from testbed.containers import forked
+        from testbed.fabric import fork_server
         from testbed.fabric.lab import Lab
 
-        up = Lab.up
         if not experiment.workers.image:
             forked.server().begin()  # it imports meanwhile
+        return Lab.up(scaled_down(experiment), seat=fork_server.server().seat(experiment.control.library))
     return up(scaled_down(experiment))
 
 

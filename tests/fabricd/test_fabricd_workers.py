@@ -122,6 +122,27 @@ def test_a_worker_that_gets_no_cpu_is_not_judged() -> None:
             end(computes)
 
 
+def test_ranks_that_share_a_process_have_its_patience_in_common() -> None:
+    """Threads of a process take turns: one that is silent for long does not hang as long as others speak."""
+    with bare_fabric("star", {"hosts": 3}, patience_s=1.0) as f:
+        f.start(0, 1, 2)
+        other = rank_process(f, 2)
+        try:
+            _silent, speaks = f.worker(0), f.worker(1)
+            hung: list[int] = []
+            until = time.monotonic() + DEADLINE_S
+            while time.monotonic() < until:
+                speaks.send(wire.command(wire.PROGRESS))
+                now = [e["rank"] for e in f.fabricd.events(0.05) if e["event"] == "worker_hung"]
+                if now == [2]:  # its process has said nothing; ours has, for three times as long
+                    until = time.monotonic() + 3.0
+                hung += now
+            assert hung == [2]
+            assert {f.events("worker_hung")[0]["rank"] for _ in range(2)} == {0, 1}  # then neither of them does
+        finally:
+            end(other)
+
+
 def test_progress_is_not_hanging() -> None:
     with bare_fabric("star", {"hosts": 1}, patience_s=0.3) as f:
         f.start(0)

@@ -359,7 +359,7 @@ def test_the_plan_is_there_if_it_was_written(lab: Lab) -> None:
 
 
 def test_memory_is_limited(lab: Lab) -> None:
-    with worker(lab, 3, sys.executable, "-c", "x = b'x' * (400 << 20); print(len(x))") as (w, out):
+    with worker(lab, 3, sys.executable, "-c", "x = b'x' * (600 << 20); print(len(x))") as (w, out):
         assert w.wait() == -signal.SIGKILL
     assert out.read_text() == ""
 

@@ -149,7 +149,7 @@ def test_ranks_that_share_a_container_have_their_sockets_in_it_and_no_others(lab
     ]
     config = json.loads((lab.dir / "containers" / "2" / "config.json").read_text())
     resources = config["linux"]["resources"]
-    assert resources["memory"]["limit"] == 2 * (256 << 20) and resources["cpu"]["quota"] == 100_000
+    assert resources["memory"]["limit"] == 2 * 2 * (256 << 20) and resources["cpu"]["quota"] == 100_000
 
 
 def test_a_fault_that_would_strike_other_ranks_too_is_refused(lab: Lab) -> None:

@@ -5,7 +5,9 @@ A container of another system may have neither.  Everything here has a way witho
 
 from __future__ import annotations
 
+import mmap
 import os
+import weakref
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,8 @@ def _library() -> ctypes.CDLL | None:
         library.add_bfloat16.restype = None
         library.repeats.argtypes = (ctypes.c_void_p, ctypes.c_size_t) * 2
         library.repeats.restype = ctypes.c_bool
+        library.shared_map.argtypes = (ctypes.c_int, ctypes.c_size_t, ctypes.c_bool)
+        library.shared_map.restype = ctypes.c_void_p
     except (OSError, AttributeError):  # none, of another system, or of other sources
         return None
     return library
@@ -78,3 +82,22 @@ def repeats(whole: NDArray[Any], period: NDArray[Any]) -> bool:
     if library is None or not (whole.flags.c_contiguous and period.flags.c_contiguous and period.size):
         return False
     return bool(library.repeats(whole.ctypes.data, whole.nbytes, period.ctypes.data, period.nbytes))
+
+
+def shared(fd: int, nbytes: int, make: bool) -> Any:
+    """All of a memfd, mapped in huge pages, which are made now if it says so; as long as it is used."""
+    library = _library()
+    address = None if library is None else library.shared_map(fd, nbytes, make)
+    if address is None:
+        return mmap.mmap(fd, nbytes)
+    import ctypes
+
+    memory = (ctypes.c_char * nbytes).from_address(address)
+    weakref.finalize(memory, _unmap, address, nbytes).atexit = False
+    return memory
+
+
+def _unmap(address: int, nbytes: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).munmap(ctypes.c_void_p(address), ctypes.c_size_t(nbytes))

@@ -12,7 +12,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from workloads.verbs import wire
 from workloads.verbs.bond import COMPLETIONS, Bond
@@ -70,14 +70,21 @@ class Device:
     """
 
     def __init__(
-        self, path: str | None = None, *, wake_ns: float = 0.0, queue_pairs: int = 1, split: bool = False
+        self,
+        path: str | None = None,
+        *,
+        wake_ns: float = 0.0,
+        queue_pairs: int = 1,
+        split: bool = False,
+        mapped: Callable[[int, int, bool], Any] = lambda fd, nbytes, make: mmap.mmap(fd, nbytes),
     ) -> None:
         """Connects to the worker socket at `path` (default: $RAILBED_SOCKET, else /run/railbed/worker.sock).
 
         `wake_ns` of host time passes whenever `wait` returns with records.  `queue_pairs`: of each connection, which
-        messages take in turn, or are `split` over (bond.py).  Raises OSError when nobody listens.
+        messages take in turn, or are `split` over (bond.py).  `mapped`: maps so many bytes of a file, whose pages are
+        to be made at once or not.  Raises OSError when nobody listens.
         """
-        self.wake_ns = wake_ns
+        self.wake_ns, self._mapped = wake_ns, mapped
         self._queue_pairs, self._split = queue_pairs, split
         self._bonds: dict[int, Bond] = {}  # by the numbers of their members
         self.sends_by: Mapping[str, int | Sequence[int]] = {}
@@ -132,7 +139,7 @@ class Device:
         try:
             os.ftruncate(fd, nbytes)
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-            memory = mmap.mmap(fd, nbytes)
+            memory = self._mapped(fd, nbytes, not self.real_clock)
             self.session.flush()  # REGISTER travels alone
             self._cookies += 1
             self.session.queue(wire.REGISTER, nbytes, 0, 0, self._cookies, wire.ALL_ACCESS, 0, 0)

@@ -17,7 +17,9 @@
  * sleeping count; waiting for a CPU does not.  One look counts for LOOK_MAX_NS at
  * most: if fabricd itself did not run, that is not the other's fault.
  *
- * Before anything is concluded, the socket is read: the word may be there already.
+ * Before anything is concluded, the socket is read: the word may be there already.  A
+ * process that several ranks share has said what one of them says (worker/clock.c): its
+ * threads take turns, and some wait for long.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -31,7 +33,7 @@
 
 #define STOPPED_NS 2000000000LL
 #define LOOK_MAX_NS (2 * PATIENCE_LOOK_NS)
-#define THREADS_LOOKED_AT 64
+#define THREADS_LOOKED_AT 320 /* more than ranks share a process */
 #define SEEN_NS (PATIENCE_LOOK_NS / 4)
 
 /* What was seen of a process.  Ranks that share one are looked at one after the other: it is read once for all */
@@ -60,6 +62,13 @@ void patience_begin(struct patience *p)
 {
 	p->heard_ns = p->looked_ns = wall_ns();
 	p->spent_ns = p->stopped_ns = 0;
+}
+
+/* patience_heard() - Its process has said something at that time, if only by another's mouth */
+void patience_heard(struct patience *p, int64_t at_ns)
+{
+	p->heard_ns = at_ns;
+	p->spent_ns = 0;
 }
 
 static bool read_file(const char *path, char *text, size_t room)

@@ -100,6 +100,19 @@ static bool its_turn(const struct worker *w)
 	return w->fd >= 0 && (w->state == WORKER_RUNNING || w->state == WORKER_ABSENT || worker_holds(w));
 }
 
+/* When any rank of its process has said something last */
+static int64_t process_heard(const struct fabric *f, const struct worker *w)
+{
+	int64_t last = w->patience.heard_ns;
+
+	for (uint32_t i = 0; i < f->nic_count && w->patience.pid; i++) {
+		const struct worker *other = &f->workers[i];
+		if (other->patience.pid == w->patience.pid && other->patience.heard_ns > last)
+			last = other->patience.heard_ns;
+	}
+	return last;
+}
+
 /* worker_look_after() - Report workers that owe a message and hang */
 void worker_look_after(struct fabric *f)
 {
@@ -112,6 +125,11 @@ void worker_look_after(struct fabric *f)
 		worker_readable(f, w);
 		if (!its_turn(w) || w->patience.heard_ns != heard)
 			continue; /* the word was there */
+		int64_t last = process_heard(f, w);
+		if (last > heard) {
+			patience_heard(&w->patience, last);
+			continue;
+		}
 		w->hung = true;
 		report_event(f, REPORT_WORKER_HUNG, json_pack("{s:i, s:s}", "rank", (int)w->rank, "reason", why));
 	}

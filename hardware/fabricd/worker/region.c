@@ -2,13 +2,10 @@
  *
  * Theory of Operation
  *
- * Who touches a page of new memory first waits for the kernel to clear and to map it: with
- * pages of 4 KiB that takes longer than all else that is done for a packet of that size.  So
- * when a worker registers memory, whole pieces of PIECE_BYTES become huge pages of the memfd,
- * at once and for all who map it, the worker, too; the rest is made there in bulk.  It is like
- * memory registration of an RNIC, which pins it.  (These are pages of tmpfs, which the kernel
- * may take apart again.  A memfd of hugetlbfs is refused: who touches it when the machine's
- * reserve has run out is killed.)
+ * When a worker registers memory, its pages are there from then on (base/huge.h): it is like
+ * memory registration of an RNIC, which pins it.  A rank's worker has made them itself by then,
+ * beside others.  (A memfd of hugetlbfs is refused: who touches it when the machine's reserve
+ * has run out is killed.)
  *
  * Where the kernel cannot, pages are made when they are touched.  With the real clock they
  * are, too: a large region would hold up what is due.
@@ -22,38 +19,15 @@
 
 #include "base/close_later.h"
 #include "base/copies.h"
+#include "base/huge.h"
 #include "base/random.h"
 #include "engine/clock.h"
 #include "engine/fabric.h"
 #include "worker/region.h"
 #include "worker/worker.h"
 
-#define PIECE_BYTES (2ull << 20)
 #define PAGE 4096ull
 #define KEY_BITS 8 /* of a window's key that change with each binding */
-
-#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE /* Linux 6.1 */
-#define MADV_COLLAPSE 25
-#endif
-
-/* The pages of a region are there from now on, as far as the kernel can do that in bulk */
-static void prefault(uint8_t *base, uint64_t bytes)
-{
-	volatile uint8_t seen;
-	uint64_t at = 0;
-
-	for (; at + PIECE_BYTES <= bytes; at += PIECE_BYTES) {
-		seen = base[at]; /* it must have a page to become a huge one */
-		if (madvise(base + at, PIECE_BYTES, MADV_COLLAPSE))
-			break;
-	}
-	(void)seen;
-	if (at < bytes)
-		madvise(base + at, bytes - at, MADV_POPULATE_WRITE);
-}
 
 /* region_map() - Map a memfd, and have the region's bytes there
  * @fd:		Sealed against shrinking, and long enough
@@ -65,26 +39,13 @@ bool region_map(const struct fabric *f, struct region *r, int fd, uint64_t place
 {
 	uint64_t within = place & 4095, bytes = within + r->bytes;
 
-	if (bytes > SIZE_MAX - 2 * PIECE_BYTES || place > INT64_MAX - bytes)
+	if (bytes > SIZE_MAX - 2 * HUGE_BYTES || place > INT64_MAX - bytes)
 		return false;
-	place -= within;
-	/* huge pages have to lie as in the file: find a place that is like that one modulo their size, and give back the rest */
-	uint8_t *room = mmap(NULL, bytes + PIECE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (room == MAP_FAILED)
+	uint8_t *base = huge_map(fd, place - within, bytes);
+	if (!base)
 		return false;
-	uint8_t *base = room + ((place - (uintptr_t)room) & (PIECE_BYTES - 1));
-	uint64_t used = (bytes + 4095) & ~4095ull;
-	bool mapped = mmap(base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)place) != MAP_FAILED;
-	if (!mapped) {
-		munmap(room, bytes + PIECE_BYTES);
-		return false;
-	}
-	if (base > room)
-		munmap(room, (size_t)(base - room));
-	if (room + bytes + PIECE_BYTES > base + used)
-		munmap(base + used, (size_t)(room + bytes + PIECE_BYTES - (base + used)));
 	if (f->clock.mode == CLOCK_VIRTUAL && !r->there)
-		prefault(base, bytes);
+		huge_make(base, bytes);
 	r->mapped = base;
 	r->base = base + within;
 	return true;

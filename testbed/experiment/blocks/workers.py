@@ -17,7 +17,7 @@ class Workers(Model):
     cpus: float | None = Field(
         default=None, gt=0, le=4096, allow_inf_nan=False, description="CPUs a worker may use (null: no limit)"
     )
-    memory: Size = default("1GiB", "memory a worker may use", ge=16 << 20)
+    memory: Size = default("1GiB", "memory a worker may use, and share with its NIC as much again", ge=16 << 20)
     ranks_per_process: Literal["auto"] | Annotated[int, Field(ge=1, le=256)] = Field(
         default="auto",
         description="ranks that share a worker process and its container (`auto`: up to 16 ranks none do, more are "
