@@ -96,17 +96,15 @@ clock_t clock(void)
 	return (clock_t)((s.tv_sec - BOOTED_S) * CLOCKS_PER_SEC + s.tv_nsec / (1000000000 / CLOCKS_PER_SEC));
 }
 
-/* How much is left (ps) when a timer's signal has come; else 0 */
+/* How much is left (ps) when a signal has come; else 0 */
 static uint64_t sleep_ps(uint64_t ps)
 {
-	unsigned before = timers_signals();
-
 	if (!ps || !railbed_emulated())
 		return 0;
-	uint64_t until = railbed_now(0) + ps, is;
-	while ((is = railbed_now(0)) < until && before == timers_signals() && !railbed_lost())
-		railbed_wait(until);
-	return is < until && before != timers_signals() ? until - is : 0;
+	uint64_t until = railbed_now(0) + ps;
+	waiting_sleep(ps);
+	uint64_t is = railbed_now(0);
+	return is < until ? until - is : 0;
 }
 
 #define LONGEST_S 1000000 /* of a sleep: more than any fabric lives */
@@ -120,15 +118,21 @@ static uint64_t between(const struct timespec *from, const struct timespec *to)
 	return s < -LONGEST_S || ns < 0 ? 0 : (uint64_t)ns * PS_PER_NS;
 }
 
+/* clock_until() - How long it is until that time of a clock (ps); 0: it is over */
+uint64_t clock_until(clockid_t id, const struct timespec *t)
+{
+	const struct timespec from = clock_at(now(0), id);
+
+	return between(&from, t);
+}
+
 int clock_nanosleep(clockid_t id, int flags, const struct timespec *t, struct timespec *left)
 {
-	struct timespec from = {0};
+	static const struct timespec from = {0};
 
 	if (t->tv_nsec < 0 || t->tv_nsec > 999999999 || t->tv_sec < 0 || of_cpu(id))
 		return EINVAL;
-	if (flags & TIMER_ABSTIME)
-		from = clock_at(now(0), id);
-	uint64_t ps = sleep_ps(between(&from, t));
+	uint64_t ps = sleep_ps(flags & TIMER_ABSTIME ? clock_until(id, t) : between(&from, t));
 	if (ps && left && !(flags & TIMER_ABSTIME))
 		*left = (struct timespec){(time_t)(ps / PS_PER_S), (long)(ps % PS_PER_S / PS_PER_NS)};
 	return ps ? EINTR : 0;

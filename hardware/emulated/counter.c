@@ -4,6 +4,7 @@
  * before a program is executed.
  */
 #include "emulated.h"
+#include "keeper.h"
 
 #include <dlfcn.h>
 #include <signal.h>
@@ -20,7 +21,6 @@
 extern char **environ;
 static bool trapped;
 static uint64_t began; /* when the counter was 0: the same program counts the same, whenever it is started */
-static struct sigaction others; /* what a program, or another library, has set for SIGSEGV */
 
 #if defined(__x86_64__)
 /* Bytes of the instruction that read the counter; 0: it was another */
@@ -33,42 +33,26 @@ static int counter_read(const uint8_t *at)
 	return memcmp(at, rdtscp, sizeof rdtscp) ? 0 : sizeof rdtscp;
 }
 
-static void pass_on(int number, siginfo_t *info, void *context)
-{
-	if (others.sa_flags & SA_SIGINFO && others.sa_sigaction)
-		others.sa_sigaction(number, info, context);
-	else if (others.sa_handler != SIG_DFL && others.sa_handler != SIG_IGN)
-		others.sa_handler(number);
-	else
-		signal(number, SIG_DFL); /* the instruction is executed again, and ends the program */
-}
-
-static void on_fault(int number, siginfo_t *info, void *context)
+static bool reads(siginfo_t *info, void *context)
 {
 	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
-	if (polling_fault(info, context))
-		return;
 	int bytes = info->si_code == SI_KERNEL ? counter_read((const uint8_t *)r[REG_RIP]) : 0;
 
-	if (!bytes) {
-		pass_on(number, info, context);
-		return;
-	}
+	if (!bytes)
+		return false;
 	uint64_t ns = (railbed_now(COUNTER_PS) - began) / PS_PER_NS;
 	r[REG_RAX] = (greg_t)(ns & 0xffffffff);
 	r[REG_RDX] = (greg_t)(ns >> 32);
 	if (bytes == 3)
 		r[REG_RCX] = 0;
 	r[REG_RIP] += bytes;
+	return true;
 }
 
 /* counter_trap() - From now on the counter counts emulated time */
 void counter_trap(void)
 {
-	struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
-
-	sigaddset(&a.sa_mask, SIGRTMAX); /* polling.c */
-	sigaction(SIGSEGV, &a, &others);
+	railbed_faults(reads);
 	began = railbed_now(0);
 	trapped = !prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
 	if (!trapped)
@@ -77,6 +61,7 @@ void counter_trap(void)
 
 static void trap(bool on)
 {
+	polling_pause(); /* what another program is to be given, the kernel reads */
 	if (trapped)
 		prctl(PR_SET_TSC, on ? PR_TSC_SIGSEGV : PR_TSC_ENABLE);
 }
@@ -147,7 +132,9 @@ int system(const char *line)
 {
 	REAL(system);
 	trap(false);
+	bool begun = outside_begin();
 	int r = real(line);
+	outside_end(begun);
 	trap(true);
 	return r;
 }
@@ -159,6 +146,16 @@ FILE *popen(const char *line, const char *mode)
 	FILE *f = real(line, mode);
 	trap(true);
 	return f;
+}
+
+/* The C library waits within for the command to end */
+int pclose(FILE *f)
+{
+	REAL(pclose);
+	bool begun = outside_begin();
+	int r = real(f);
+	outside_end(begun);
+	return r;
 }
 
 static void activated(void)

@@ -28,22 +28,36 @@ void counter_trap(void);
 
 /* timers.c */
 void timers_due(uint64_t now);
-unsigned timers_signals(void);
 bool timers_readable(int fd);
 bool timers_descriptor(int fd);
 void timers_forget(int fd);
+void timers_plan(void);
+
+/* threads.c */
+void threads_rest(void);
+bool threads_awakes(int id);
+
+/* limits.c */
+uint64_t limits_first(void);
+bool limits_due(uint64_t now);
+bool limits_wake(void);
 
 /* polling.c */
-bool polling_fault(siginfo_t *info, void *context);
 void polling_pause(void);
+/* A call of the kernel's that is handed memory of the program's */
+#define KERNEL(...) (polling_pause(), syscall(__VA_ARGS__))
 void polling_begin(void);
+void polling_quiet(sigset_t *were);
+void polling_heard(const sigset_t *were);
 
 /* clock.c */
 void clock_begins(void);
 struct timespec clock_at(uint64_t ps, clockid_t id);
+uint64_t clock_until(clockid_t id, const struct timespec *t);
 
 /* waiting.c */
 void waiting_forget(int fd);
+void waiting_sleep(uint64_t ps);
 
 /* network.c */
 bool network_ours(int fd);

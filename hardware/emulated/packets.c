@@ -43,7 +43,7 @@ void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n,
 		e->under_way += weight(n);
 		pthread_mutex_unlock(&network_lock);
 	}
-	(void)!syscall(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
+	(void)!KERNEL(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
 }
 
 /* The next packet, with its bytes if there is room for them; so many came, 0: none yet, below 0: none will */
@@ -54,7 +54,7 @@ static long receive(int fd, struct packet *h, uint8_t *bytes, int flags)
 	long n;
 
 	do /* that the peer has closed with something unread is said once, before what it has sent */
-		n = syscall(SYS_recvmsg, fd, &m, MSG_DONTWAIT | flags);
+		n = KERNEL(SYS_recvmsg, fd, &m, MSG_DONTWAIT | flags);
 	while (n < 0 && (errno == ECONNRESET || errno == EINTR));
 	return n > 0 ? n : n < 0 && errno == EAGAIN ? 0 : -1;
 }

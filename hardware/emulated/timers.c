@@ -30,11 +30,10 @@ static struct timer {
 	struct sigevent event;
 } timers[TIMERS] = {{.kind = INTERVAL, .due = NEVER, .event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}}};
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static _Atomic unsigned signals; /* that were sent */
 
 static void plan(void)
 {
-	uint64_t first = NEVER;
+	uint64_t first = limits_first();
 
 	for (int i = 0; i < TIMERS; i++)
 		if (timers[i].kind && timers[i].due < first)
@@ -64,14 +63,12 @@ static void notify(struct timer *t, uint64_t times)
 		s.si_code = SI_KERNEL;
 	switch (t->event.sigev_notify) {
 	case SIGEV_SIGNAL:
-		signals++;
 		if (t->kind == INTERVAL)
 			syscall(SYS_kill, getpid(), s.si_signo);
 		else
 			syscall(SYS_rt_sigqueueinfo, getpid(), s.si_signo, &s);
 		break;
 	case SIGEV_THREAD_ID:
-		signals++;
 		syscall(SYS_rt_tgsigqueueinfo, getpid(), t->event._sigev_un._tid, s.si_signo, &s);
 		break;
 	case SIGEV_THREAD:
@@ -82,6 +79,14 @@ static void notify(struct timer *t, uint64_t times)
 	}
 }
 
+/* timers_plan() - What is due first is another */
+void timers_plan(void)
+{
+	pthread_mutex_lock(&lock);
+	plan();
+	pthread_mutex_unlock(&lock);
+}
+
 /* timers_due() - Time has come to the first that is due */
 void timers_due(uint64_t now)
 {
@@ -90,6 +95,8 @@ void timers_due(uint64_t now)
 	if (within)
 		return;
 	within = true;
+	if (limits_due(now))
+		timers_plan();
 	for (int i = 0; i < TIMERS; i++) {
 		pthread_mutex_lock(&lock);
 		struct timer *t = &timers[i];
@@ -104,12 +111,6 @@ void timers_due(uint64_t now)
 			notify(t, times);
 	}
 	within = false;
-}
-
-/* timers_signals() - How many have been sent: has one come meanwhile? */
-unsigned timers_signals(void)
-{
-	return signals;
 }
 
 static uint64_t ps_of(time_t s, long ns)
@@ -375,18 +376,17 @@ void timers_forget(int fd)
 	}
 }
 
-/* pause() - Until a signal; if a timer's may come, in emulated time */
-int pause(void)
+/* A child has none of its parent's */
+static void in_child(void)
 {
-	unsigned before = signals;
-	bool armed = false;
+	lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	timers[0].due = NEVER;
+	for (int i = 1; i < TIMERS; i++)
+		timers[i].kind = FREE;
+	timers_plan();
+}
 
-	for (int i = 0; i < TIMERS; i++)
-		armed = armed || (timers[i].kind && timers[i].due != NEVER);
-	if (!armed)
-		return (int)syscall(SYS_ppoll, NULL, 0, NULL, NULL, 8);
-	while (signals == before && !railbed_lost())
-		railbed_wait(railbed_now(0) + PS_PER_S);
-	errno = EINTR;
-	return -1;
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
 }

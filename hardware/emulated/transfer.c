@@ -1,9 +1,13 @@
 /* Bytes to and from sockets of the management network; of all other descriptors these calls are the kernel's */
 #include "emulated.h"
+#include "keeper.h"
 #include "network.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -82,18 +86,29 @@ static ssize_t put(int fd, struct end *e, const void *from, size_t n, int flags)
 	return (ssize_t)n;
 }
 
+/* Of a descriptor of the kernel's, which may have to wait for that */
+static ssize_t taken(long call, int fd, void *to, size_t n, int flags)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	bool begun = railbed_open() && !(flags & MSG_DONTWAIT) && !syscall(SYS_poll, &p, 1, 0) && end_blocks(fd) && outside_begin();
+	ssize_t got = KERNEL(call, fd, to, n, flags, NULL, NULL);
+
+	outside_end(begun);
+	return got;
+}
+
 ssize_t recvfrom(int fd, void *restrict to, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict room)
 {
 	struct end *e = end_of(fd);
 
-	return e ? get(fd, e, to, n, flags) : syscall(SYS_recvfrom, fd, to, n, flags, a, room);
+	return e ? get(fd, e, to, n, flags) : KERNEL(SYS_recvfrom, fd, to, n, flags, a, room);
 }
 
 ssize_t sendto(int fd, const void *from, size_t n, int flags, const struct sockaddr *a, socklen_t room)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, a, room);
+	return e ? put(fd, e, from, n, flags) : KERNEL(SYS_sendto, fd, from, n, flags, a, room);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
@@ -102,7 +117,7 @@ ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	ssize_t whole = 0;
 
 	if (!e)
-		return syscall(SYS_sendmsg, fd, m, flags);
+		return KERNEL(SYS_sendmsg, fd, m, flags);
 	for (size_t i = 0; i < m->msg_iovlen; i++) {
 		ssize_t some = put(fd, e, m->msg_iov[i].iov_base, m->msg_iov[i].iov_len, flags);
 		if (some < 0)
@@ -118,7 +133,7 @@ ssize_t writev(int fd, const struct iovec *v, int count)
 {
 	struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)v, .msg_iovlen = (size_t)count};
 
-	return end_of(fd) ? sendmsg(fd, &m, 0) : syscall(SYS_writev, fd, v, count);
+	return end_of(fd) ? sendmsg(fd, &m, 0) : KERNEL(SYS_writev, fd, v, count);
 }
 
 /* The first piece alone: fewer bytes than there is room for are no mistake */
@@ -127,7 +142,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	struct end *e = end_of(fd);
 
 	if (!e)
-		return syscall(SYS_recvmsg, fd, m, flags);
+		return taken(SYS_recvmsg, fd, m, (size_t)flags, flags);
 	m->msg_controllen = m->msg_namelen = 0;
 	m->msg_flags = 0;
 	return m->msg_iovlen ? get(fd, e, m->msg_iov[0].iov_base, m->msg_iov[0].iov_len, flags) : 0;
@@ -138,7 +153,7 @@ ssize_t readv(int fd, const struct iovec *v, int count)
 	struct end *e = end_of(fd);
 
 	if (!e)
-		return syscall(SYS_readv, fd, v, count);
+		return taken(SYS_readv, fd, (void *)(uintptr_t)v, (size_t)count, 0);
 	return count > 0 ? get(fd, e, v[0].iov_base, v[0].iov_len, 0) : 0;
 }
 
@@ -148,7 +163,7 @@ int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *res
 	int is = 0; /* nothing is set */
 
 	if (!e)
-		return (int)syscall(SYS_getsockopt, fd, level, name, value, n);
+		return (int)KERNEL(SYS_getsockopt, fd, level, name, value, n);
 	if (level == SOL_SOCKET && name == SO_ERROR) {
 		is = e->error;
 		e->error = 0;
@@ -164,29 +179,37 @@ ssize_t recv(int fd, void *to, size_t n, int flags)
 {
 	struct end *e = end_of(fd);
 
-	return e ? get(fd, e, to, n, flags) : syscall(SYS_recvfrom, fd, to, n, flags, NULL, NULL);
+	return e ? get(fd, e, to, n, flags) : taken(SYS_recvfrom, fd, to, n, flags);
 }
 
 ssize_t send(int fd, const void *from, size_t n, int flags)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, flags) : syscall(SYS_sendto, fd, from, n, flags, NULL, 0);
+	return e ? put(fd, e, from, n, flags) : KERNEL(SYS_sendto, fd, from, n, flags, NULL, 0);
 }
 
 ssize_t read(int fd, void *to, size_t n)
 {
 	struct end *e = end_of(fd);
 
-	while (timers_descriptor(fd) && end_blocks(fd) && !timers_readable(fd) && !railbed_lost())
-		railbed_wait(railbed_now(0) + PS_PER_S);
-
-	return e ? get(fd, e, to, n, 0) : syscall(SYS_read, fd, to, n);
+	return e ? get(fd, e, to, n, 0) : taken(SYS_read, fd, to, n, 0);
 }
 
 ssize_t write(int fd, const void *from, size_t n)
 {
 	struct end *e = end_of(fd);
 
-	return e ? put(fd, e, from, n, 0) : syscall(SYS_write, fd, from, n);
+	return e ? put(fd, e, from, n, 0) : KERNEL(SYS_write, fd, from, n);
+}
+
+/* What is written of a stream stands in the program's memory */
+int fflush(FILE *f)
+{
+	static __typeof__(&fflush) real;
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "fflush");
+	polling_pause();
+	return real(f);
 }

@@ -3,6 +3,9 @@
  * Each looks at all its descriptors as they are at its emulated time, and if none is ready goes on to the next time at
  * which one may be.  What happens to the NIC meanwhile is taken in, so a completion channel becomes readable.  Before the
  * program has a session they are the kernel's.
+ *
+ * A signal is let in by the kernel's own ppoll, with the mask that the program has given or has, and at no other time: so
+ * whoever waits hears of each that its handler has had, as the man pages say.
  */
 #include "emulated.h"
 
@@ -20,6 +23,7 @@
 
 #define FOREVER UINT64_MAX
 #define PS_PER_MS 1000000000ull
+#define SIGSET_BYTES 8 /* of the kernel's */
 
 static bool ours(void)
 {
@@ -35,7 +39,7 @@ static int look(struct pollfd *p, nfds_t n, uint64_t *next)
 	uint64_t now = railbed_now(0), when;
 	int ready = 0;
 
-	*next = now + STEP_PS;
+	*next = n ? now + STEP_PS : FOREVER;
 	for (nfds_t i = 0; i < n; i++) {
 		struct pollfd one = {.fd = p[i].fd, .events = p[i].events};
 		p[i].revents = 0;
@@ -56,28 +60,96 @@ static int look(struct pollfd *p, nfds_t n, uint64_t *next)
 	return ready;
 }
 
-static int wait_for(struct pollfd *p, nfds_t n, uint64_t ps)
+struct signals {
+	sigset_t were, during; /* that are blocked */
+};
+
+static void signals_begin(struct signals *s, const sigset_t *mask)
+{
+	sigset_t all;
+
+	railbed_most(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &s->were);
+	s->during = mask ? *mask : s->were;
+	sigaddset(&s->during, SIGRTMAX); /* polling.c */
+}
+
+static void signals_end(const struct signals *s)
+{
+	int was = errno;
+
+	pthread_sigmask(SIG_SETMASK, &s->were, NULL);
+	errno = was;
+}
+
+/* Has a handler run? */
+static bool signals_came(const struct signals *s)
+{
+	return syscall(SYS_ppoll, NULL, 0, &(struct timespec){0}, &s->during, SIGSET_BYTES) < 0;
+}
+
+typedef int looks(void *at, uint64_t *next);
+
+/* Until one is ready, a signal has come, or time is over: what the call returns */
+static int wait_for(looks *look, void *at, uint64_t ps, const sigset_t *mask)
 {
 	uint64_t end = ps == FOREVER ? FOREVER : railbed_now(0) + ps, next;
-	unsigned before = timers_signals();
+	struct signals s;
+	int ready;
 
+	signals_begin(&s, mask);
 	for (;;) {
-		int ready = look(p, n, &next);
-		if (ready || (end != FOREVER && railbed_now(0) >= end))
-			return ready;
-		if (railbed_lost() || before != timers_signals()) {
+		ready = look(at, &next);
+		if (ready)
+			break;
+		if (railbed_lost() || signals_came(&s)) {
 			errno = EINTR;
-			return -1;
+			ready = -1;
+			break;
 		}
-		railbed_happens(next < end ? next : end);
+		if (end != FOREVER && railbed_now(0) >= end)
+			break;
+		railbed_masked(next < end ? next : end, &s.during);
 	}
+	signals_end(&s);
+	return ready;
+}
+
+struct polled {
+	struct pollfd *p;
+	nfds_t n;
+};
+
+static int look_at(void *at, uint64_t *next)
+{
+	const struct polled *all = at;
+
+	return look(all->p, all->n, next);
+}
+
+static int wait_for_some(struct pollfd *p, nfds_t n, uint64_t ps, const sigset_t *mask)
+{
+	return wait_for(look_at, &(struct polled){p, n}, ps, mask);
+}
+
+static int look_at_nothing(void *nothing, uint64_t *next)
+{
+	(void)nothing;
+	*next = FOREVER;
+	return 0;
+}
+
+/* waiting_sleep() - Until a signal has come, or time is over */
+void waiting_sleep(uint64_t ps)
+{
+	wait_for(look_at_nothing, NULL, ps, NULL);
 }
 
 int poll(struct pollfd *p, nfds_t n, int ms)
 {
 	if (!ours())
 		return (int)syscall(SYS_poll, p, n, ms);
-	return wait_for(p, n, ms < 0 ? FOREVER : (uint64_t)ms * PS_PER_MS);
+	return wait_for_some(p, n, ms < 0 ? FOREVER : (uint64_t)ms * PS_PER_MS, NULL);
 }
 
 static uint64_t ps_of(const struct timespec *t)
@@ -87,13 +159,12 @@ static uint64_t ps_of(const struct timespec *t)
 
 int ppoll(struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
-	(void)mask;
 	if (!ours())
-		return (int)syscall(SYS_ppoll, p, n, t, mask, 8);
-	return wait_for(p, n, ps_of(t));
+		return (int)syscall(SYS_ppoll, p, n, t, mask, SIGSET_BYTES);
+	return wait_for_some(p, n, ps_of(t), mask);
 }
 
-static int select_(int n, fd_set *in, fd_set *out, fd_set *wrong, uint64_t ps)
+static int select_(int n, fd_set *in, fd_set *out, fd_set *wrong, uint64_t ps, const sigset_t *mask)
 {
 	struct pollfd p[FD_SETSIZE];
 	nfds_t count = 0;
@@ -105,7 +176,7 @@ static int select_(int n, fd_set *in, fd_set *out, fd_set *wrong, uint64_t ps)
 		if (events)
 			p[count++] = (struct pollfd){.fd = fd, .events = events};
 	}
-	if (wait_for(p, count, ps) < 0)
+	if (wait_for_some(p, count, ps, mask) < 0)
 		return -1;
 	fd_set *sets[] = {in, out, wrong};
 	for (int i = 0; i < 3; i++)
@@ -127,7 +198,7 @@ int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict wr
 {
 	if (!ours())
 		return (int)syscall(SYS_select, n, in, out, wrong, t);
-	return select_(n, in, out, wrong, t ? (uint64_t)t->tv_sec * PS_PER_S + (uint64_t)t->tv_usec * 1000 * PS_PER_NS : FOREVER);
+	return select_(n, in, out, wrong, t ? (uint64_t)t->tv_sec * PS_PER_S + (uint64_t)t->tv_usec * 1000 * PS_PER_NS : FOREVER, NULL);
 }
 
 int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict wrong, const struct timespec *restrict t,
@@ -136,7 +207,7 @@ int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict w
 	static int (*real)(int, fd_set *, fd_set *, fd_set *, const struct timespec *, const sigset_t *);
 
 	if (ours())
-		return select_(n, in, out, wrong, ps_of(t));
+		return select_(n, in, out, wrong, ps_of(t), mask);
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "pselect");
 	return real(n, in, out, wrong, t, mask);
@@ -259,7 +330,7 @@ static int look_at_epoll(int epoll, struct epoll_event *events, int most, uint64
 	}
 	if (n < most) {
 		struct pollfd p = {.fd = epoll, .events = POLLIN};
-		int more = events ? (int)syscall(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, 8) :
+		int more = events ? (int)KERNEL(SYS_epoll_pwait, epoll, events + n, most - n, 0, NULL, SIGSET_BYTES) :
 				    (int)syscall(SYS_poll, &p, 1, 0);
 		n += more > 0 ? more : 0;
 	}
@@ -271,25 +342,35 @@ static bool epoll_is_ready(int epoll, uint64_t *next)
 	return look_at_epoll(epoll, NULL, 1, next);
 }
 
+struct waited {
+	int epoll, most;
+	struct epoll_event *events;
+};
+
+static int look_at_waited(void *at, uint64_t *next)
+{
+	const struct waited *w = at;
+
+	return look_at_epoll(w->epoll, w->events, w->most, next);
+}
+
+static int wait_epoll(struct waited *w, uint64_t ps, const sigset_t *mask)
+{
+	return wait_for(look_at_waited, w, ps, mask);
+}
+
 int epoll_pwait(int epoll, struct epoll_event *events, int most, int ms, const sigset_t *mask)
 {
-	uint64_t next, end = FOREVER;
-	unsigned before = timers_signals();
-
 	if (!ours() || most < 1)
-		return (int)syscall(SYS_epoll_pwait, epoll, events, most, ms, mask, 8);
-	if (ms >= 0)
-		end = railbed_now(0) + (uint64_t)ms * PS_PER_MS;
-	for (;;) {
-		int n = look_at_epoll(epoll, events, most, &next);
-		if (n || (end != FOREVER && railbed_now(0) >= end))
-			return n;
-		if (railbed_lost() || before != timers_signals()) {
-			errno = EINTR;
-			return -1;
-		}
-		railbed_happens(next < end ? next : end);
-	}
+		return (int)syscall(SYS_epoll_pwait, epoll, events, most, ms, mask, SIGSET_BYTES);
+	return wait_epoll(&(struct waited){epoll, most, events}, ms < 0 ? FOREVER : (uint64_t)ms * PS_PER_MS, mask);
+}
+
+int epoll_pwait2(int epoll, struct epoll_event *events, int most, const struct timespec *t, const sigset_t *mask)
+{
+	if (!ours() || most < 1)
+		return (int)syscall(SYS_epoll_pwait2, epoll, events, most, t, mask, SIGSET_BYTES);
+	return wait_epoll(&(struct waited){epoll, most, events}, ps_of(t), mask);
 }
 
 int epoll_wait(int epoll, struct epoll_event *events, int most, int ms)

@@ -28,11 +28,13 @@ uint64_t railbed_now(uint64_t cost_ps)
 	return t;
 }
 
-/* railbed_wait() - Sleep until that time (ps), or until something is due; what happens meanwhile is taken in */
+/* railbed_wait() - Sleep until that time (ps), or until something is due, a signal has come, or another thread has
+ * something to say; what happens meanwhile is taken in
+ */
 void railbed_wait(uint64_t until)
 {
 	session_lock();
-	while (session_open() && session.now + session.spend < until && session.now + session.spend < session.alarm)
+	if (session_open() && session.now + session.spend < until && session.now + session.spend < session.alarm)
 		session_wait(UINT32_MAX, until);
 	if (session.lost && session.now + session.spend < until)
 		session.spend = until - session.now;
@@ -60,6 +62,24 @@ void railbed_happens(uint64_t until)
 	session_lock();
 	if (session_open())
 		session_wait(1, until);
+	session_unlock();
+}
+
+/* railbed_outside() - The same for a process that waits for what is none of ours, as for a child to end */
+void railbed_outside(uint64_t until)
+{
+	session_lock();
+	if (session_open())
+		session_outside(until);
+	session_unlock();
+}
+
+/* railbed_masked() - railbed_happens, ended also by a signal that is not among these */
+void railbed_masked(uint64_t until, const sigset_t *mask)
+{
+	session_lock();
+	if (session_open())
+		session_masked(until, mask);
 	session_unlock();
 }
 

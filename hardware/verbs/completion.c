@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -51,26 +50,13 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	return 0;
 }
 
-static bool readable(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return syscall(SYS_poll, &p, 1, 0) == 1;
-}
-
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **context)
 {
-	bool blocks = !(fcntl(channel->fd, F_GETFL) & O_NONBLOCK);
 	uint64_t at;
 
-	while (!readable(channel->fd)) {
-		session_lock();
-		session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);
-		session_unlock();
-		if (session.lost || (!blocks && !readable(channel->fd))) {
-			errno = session.lost ? EIO : EAGAIN;
-			return -1;
-		}
+	if (!session_readable(channel->fd)) {
+		errno = session.lost ? EIO : EAGAIN;
+		return -1;
 	}
 	if (syscall(SYS_read, channel->fd, &at, sizeof at) != sizeof at)
 		return -1;

@@ -96,6 +96,10 @@ int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 	bool there = false;
 
 	while (!there) {
+		if (!session_readable(c->async_fd)) {
+			errno = session.lost ? EIO : EAGAIN;
+			return -1;
+		}
 		if (syscall(SYS_read, c->async_fd, event, sizeof *event) != sizeof *event)
 			return -1;
 		session_lock();

@@ -48,7 +48,7 @@ static int wrong_with(const struct qp *q, const struct ibv_send_wr *wr, uint64_t
 		return EINVAL;
 	if (q->qp.qp_type == IBV_QPT_UC && (reads(opcode_of(wr->opcode)) || wr->opcode == IBV_WR_SEND_WITH_INV))
 		return EINVAL;
-	if (q->qp.state != IBV_QPS_RTS && q->qp.state != IBV_QPS_ERR)
+	if (q->qp.state < IBV_QPS_RTS || q->qp.state > IBV_QPS_ERR)
 		return EINVAL;
 	if (wr->num_sge < 0 || (unsigned)wr->num_sge > (q->cap.max_send_sge ? q->cap.max_send_sge : 1))
 		return EINVAL;
@@ -256,8 +256,8 @@ void post_sent(uint64_t seq, uint32_t status, uint32_t number, uint64_t bytes)
 		return;
 	const struct send_entry *e = &q->sq[seq % (q->cap.max_send_wr + 1u)];
 	q->sq_head = seq + 1;
-	if (status)
-		q->qp.state = IBV_QPS_ERR;
+	if (status && q->qp.state != IBV_QPS_SQE)
+		q->qp.state = q->qp.qp_type != IBV_QPT_RC && status != IBV_WC_WR_FLUSH_ERR && q->qp.state != IBV_QPS_ERR ? IBV_QPS_SQE : IBV_QPS_ERR;
 	if (!e->signaled && !status)
 		return;
 	const struct ibv_wc wc = {.wr_id = e->wr_id,

@@ -199,7 +199,12 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_
 	struct qp *q = (struct qp *)qp;
 
 	(void)mask;
+	session_lock();
+	if (q->draining && session.fd >= 0 && q->forks == session.forks) /* who looks again and again lets time go on */
+		session_wait(1, session.now + session.spend + session_slice(0));
+	session_unlock();
 	*a = q->attr;
+	a->sq_draining = q->draining;
 	a->qp_state = a->cur_qp_state = qp->state;
 	a->cap = q->cap;
 	*i = (struct ibv_qp_init_attr){
@@ -273,9 +278,7 @@ static void take(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int mas
 #undef TAKE
 }
 
-/* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties").  To be
- * drained (SQD) is none: this NIC cannot
- */
+/* Whether a transition is one, and comes with what it needs (InfiniBand, table "QP state transition properties") */
 static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to, int mask)
 {
 	static const struct {
@@ -294,6 +297,10 @@ static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 		 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
 		 IBV_QP_SQ_PSN, IBV_QP_SQ_PSN},
 		{IBV_QPS_RTS, IBV_QPS_RTS, 0, 0, 0},
+		{IBV_QPS_RTS, IBV_QPS_SQD, 0, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_SQD, 0, 0, 0},
+		{IBV_QPS_SQD, IBV_QPS_RTS, 0, 0, 0},
+		{IBV_QPS_SQE, IBV_QPS_RTS, 0, 0, 0},
 	};
 
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
@@ -307,6 +314,9 @@ static bool allowed(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_s
 	return false;
 }
 
+/* What may be changed only where nothing is under way by it: in RTS, and in SQD until it is drained, something may be */
+#define OF_DRAINED (IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC)
+
 static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask, enum ibv_qp_state to)
 {
 	uint32_t rank;
@@ -315,6 +325,9 @@ static int wrong_with(const struct qp *q, const struct ibv_qp_attr *a, int mask,
 		return EINVAL;
 	if (!allowed(q->qp.qp_type, q->qp.state, to, mask))
 		return EINVAL;
+	if (q->qp.state == IBV_QPS_SQD && mask & OF_DRAINED &&
+	    (to != IBV_QPS_SQD || q->draining || (mask & IBV_QP_AV && memcmp(&a->ah_attr.grh.dgid, &q->attr.ah_attr.grh.dgid, sizeof a->ah_attr.grh.dgid))))
+		return EINVAL; /* nor does it get another peer */
 	if (mask & IBV_QP_PORT && a->port_num != PORT)
 		return EINVAL;
 	if (mask & IBV_QP_PKEY_INDEX && a->pkey_index)
@@ -345,6 +358,11 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	session_lock();
 	wrong = q->forks != session.forks ? EIO : session_open() ? wrong_with(q, a, mask, to) : errno;
 	if (!wrong) {
+		if (to == IBV_QPS_SQD && qp->state == IBV_QPS_RTS) {
+			q->draining = true;
+			q->drain_told = mask & IBV_QP_EN_SQD_ASYNC_NOTIFY && a->en_sqd_async_notify;
+		}
+		q->draining = q->draining && to == IBV_QPS_SQD;
 		take(&q->attr, a, mask);
 		if (to == IBV_QPS_RESET) {
 			cq_forget(qp->send_cq, q->number);
@@ -375,6 +393,8 @@ void qp_event(uint32_t number, uint32_t type)
 	struct qp *q = qp_of(number);
 
 	if (!q)
+		return;
+	if (type == IBV_EVENT_SQ_DRAINED && (!q->draining || (q->draining = false, !q->drain_told)))
 		return;
 	if (type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR)
 		q->qp.state = IBV_QPS_ERR;

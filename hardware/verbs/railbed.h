@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,10 +44,12 @@ struct session {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* nobody waits for records any more */
 	bool waiting;		/* a thread does, without the lock */
+	bool resting;		/* or is about to, as soon as the others wait, too */
 	bool interrupted;	/* because another waits, too, for less: */
 	uint32_t records;	/* for so many, */
 	uint64_t until;		/* or until then */
 	uint32_t flags;
+	bool inside;		/* or for something at all: else all are in calls of the kernel */
 	uint64_t alarm; /* no wait goes beyond it */
 	uint32_t open;		/* regions that peers may write to */
 	unsigned wanted;	/* so many others have something to say */
@@ -68,6 +71,11 @@ bool session_heard(long n, uint16_t kind);
 extern const struct railbed_watch *session_watch;
 bool session_exchange(int fd, uint16_t kind);
 uint32_t session_wait(uint32_t records, uint64_t until);
+void session_outside(uint64_t until);
+void session_signals(void);
+bool session_signalled(void);
+bool session_readable(int fd);
+void session_masked(uint64_t until, const sigset_t *mask);
 void session_room(void);
 void session_fail(const char *what, const char *why);
 void session_poll(unsigned empties);
@@ -186,6 +194,7 @@ struct qp {
 	unsigned forks;
 	bool extended;
 	bool signal_all;
+	bool draining, drain_told; /* its send queue is being drained; and an event is to say when it is */
 	uint32_t events; /* asynchronous ones that its program has taken */
 	struct send_entry *sq;
 	uint64_t *rq;

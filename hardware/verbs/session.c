@@ -20,11 +20,14 @@
 #include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "share.h"
 #include "wire.h"
+
+#define SIGNALS_US 100000 /* who waits looks for signals after so long on the machine's clock */
 
 struct session session = {
 	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
@@ -36,12 +39,18 @@ const struct railbed_watch *session_watch; /* likewise */
 /* session_receive() - The next packet; no lock is needed while a thread waits */
 long session_receive(void)
 {
+	bool told = false;
 	long got;
 
-	do
+	for (;;) {
 		got = syscall(SYS_recvfrom, session.fd, session.in, sizeof session.in - 1, 0, NULL, NULL);
-	while (got < 0 && errno == EINTR);
-	return got;
+		if (got >= 0 || (errno != EINTR && errno != EAGAIN))
+			return got;
+		if (!told && session_signalled()) {
+			told = true;
+			session_interrupt();
+		}
+	}
 }
 
 void session_lock(void)
@@ -55,7 +64,10 @@ void session_unlock(void)
 	if (!__libc_single_threaded)
 		pthread_cond_broadcast(&session.changed);
 	bool due = --session_depth == 0 && session.alarm <= session.now + session.spend;
+	bool free = session_depth == 0;
 	pthread_mutex_unlock(&session.lock);
+	if (free)
+		session_signals();
 	if (due && session_watch)
 		session_watch->due(session.now + session.spend);
 }
@@ -211,6 +223,7 @@ bool session_open(void)
 	}
 	const char *its = getenv("RAILBED_PLACE"); /* among programs that are started together */
 	uint16_t number = its ? (uint16_t)(strtoul(its, NULL, 10) & PLACE_MOST) : 0;
+	syscall(SYS_setsockopt, session.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_usec = SIGNALS_US}, sizeof(struct timeval));
 	const struct wire_hello hello = {HELLO_MAGIC, WORKER_PROTOCOL, (uint16_t)(HELLO_PROGRAM | number << 1)};
 	memcpy(session_command(HELLO, sizeof hello), &hello, sizeof hello);
 	if (!session_exchange(-1, REPLY_WELCOME)) {
@@ -293,7 +306,7 @@ static void in_child(void)
 	share_in_child();
 	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	session.waiting = false;
+	session.waiting = session.resting = false;
 	session.wanted = session.open = session_depth = 0;
 	if (session.fd >= 0)
 		syscall(SYS_close, session.fd);

@@ -16,6 +16,7 @@
  * A child would go on with its parent's shared pages.  So it gets private copies of them before fork returns to it, and
  * its parent waits for that; of the stack on which both go on, the parent has a private copy meanwhile.
  */
+#include "clock.h"
 #include "share.h"
 
 #include <errno.h>
@@ -56,7 +57,6 @@ struct work {
 
 static int file = -1;
 static _Atomic uint64_t busy_start, busy_end; /* what is being replaced */
-static struct sigaction before;
 
 /* share_file() - The memfd, or -1 */
 int share_file(void)
@@ -142,22 +142,17 @@ static int look(struct work *w)
 	return wrong ? wrong : at < w->end && !w->found ? EFAULT : 0;
 }
 
-/* A write to what is being replaced waits until it is; any other fault is as it would be without us */
-static void on_fault(int number, siginfo_t *info, void *context)
+/* A write to what is being replaced waits until it is */
+static bool replaced(siginfo_t *info, void *context)
 {
 	uint64_t at = (uint64_t)(uintptr_t)info->si_addr;
 
-	if (at >= busy_start && at < busy_end) {
-		while (at >= busy_start && at < busy_end)
-			sched_yield();
-		return;
-	}
-	if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
-		before.sa_sigaction(number, info, context);
-	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
-		before.sa_handler(number);
-	else
-		signal(number, SIG_DFL);
+	(void)context;
+	if (at < busy_start || at >= busy_end)
+		return false;
+	while (at >= busy_start && at < busy_end)
+		sched_yield();
+	return true;
 }
 
 static void protect(uint64_t start, uint64_t end, int protection)
@@ -222,7 +217,7 @@ static bool elsewhere(struct work *w)
 	sigset_t all, was;
 
 	runs = 1;
-	sigfillset(&all);
+	railbed_most(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
 	int thread = clone(carry_out, its_stack + sizeof its_stack,
 			   CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID, w,
@@ -255,11 +250,8 @@ static int share(void)
 		carry_out(&current);
 		return current.wrong;
 	}
-	if (!alone) {
-		struct sigaction a = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER}, is;
-		if (!sigaction(SIGSEGV, NULL, &is) && is.sa_sigaction != on_fault)
-			sigaction(SIGSEGV, &a, &before);
-	}
+	if (!alone)
+		railbed_faults(replaced);
 	return elsewhere(&current) ? current.wrong : EAGAIN;
 }
 

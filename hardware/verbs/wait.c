@@ -5,10 +5,22 @@
  * One thread at a time waits, without the lock.  Another that has something to say interrupts it, by saying anything:
  * fabricd ends the wait then (session_begin).  One that wants to wait, too, waits for the first: what comes is dealt with
  * for all.  If it waits for less, or not as long, the first goes on to wait for that (also_waits).
+ *
+ * With the virtual clock time goes on only while no thread runs: before the first says that the process waits, it lets the
+ * others come to rest (rest).  So what they do has the time at which they were woken, however long it takes them.
+ *
+ * A signal does not find a thread in here: its handler may do what it likes, as wait itself.  So signals are blocked while
+ * the thread waits, and one that comes ends the wait; it is delivered when the lock is free (session_signals).
  */
 #include "railbed.h"
 
+#include <signal.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/single_threaded.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "wire.h"
 
@@ -50,42 +62,111 @@ static uint32_t take_in(void)
 	return head.count;
 }
 
+static __thread bool blocked; /* signals are, and which were before: */
+static __thread sigset_t were;
+static __thread const sigset_t *wanted; /* or which are to be, for as long as it waits */
+
+static void block(void)
+{
+	sigset_t most;
+
+	if (blocked || session_depth != 1)
+		return;
+	railbed_most(&most);
+	pthread_sigmask(SIG_BLOCK, &most, &were);
+	blocked = true;
+}
+
+/* session_signals() - The lock is free: signals are delivered */
+void session_signals(void)
+{
+	if (!blocked)
+		return;
+	blocked = false;
+	pthread_sigmask(SIG_SETMASK, &were, NULL);
+}
+
+/* session_signalled() - Is there a signal for the thread, while it waits? */
+bool session_signalled(void)
+{
+	const sigset_t *mask = wanted ? wanted : &were;
+	sigset_t pending;
+
+	if (!blocked || sigpending(&pending))
+		return false;
+	for (int i = 1; i <= SIGRTMAX; i++)
+		if (sigismember(&pending, i) == 1 && !sigismember(mask, i))
+			return true;
+	return false;
+}
+
+/* session_masked() - Wait as session_wait(1, until), with these signals blocked alone */
+void session_masked(uint64_t until, const sigset_t *mask)
+{
+	wanted = mask;
+	session_wait(1, until);
+	wanted = NULL;
+}
+
 /* Another thread waits already, or has something to say: it deals with what comes for us, too */
 static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 {
-	bool less = records < session.records || until < session.until || flags & ~session.flags;
+	bool inside = !(flags & WAIT_OUTSIDE), less = records < session.records || until < session.until || inside > session.inside;
 
-	session.flags |= flags;
+	less = less || flags & ~(session.flags | WAIT_OUTSIDE);
+
+	session.inside = session.inside || inside;
+	session.flags |= flags & ~WAIT_OUTSIDE;
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
 	if (session.waiting && less && !session.interrupted) {
 		session.interrupted = true;
 		session_interrupt();
 	}
+	block();
 	pthread_cond_wait(&session.changed, &session.lock);
+}
+
+/* Other threads go on until each of them waits; what they wait for is waited for, too */
+static void rest(void)
+{
+	if (!session_watch || __libc_single_threaded || session_depth != 1 || !session.records)
+		return;
+	session.resting = true;
+	session_depth = 0;
+	pthread_mutex_unlock(&session.lock);
+	session_watch->rest();
+	pthread_mutex_lock(&session.lock);
+	session_depth = 1;
+	session.resting = false;
 }
 
 static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 {
 	if (session.fd < 0)
 		return 0;
-	if (session.waiting || session.wanted) {
+	if (session.waiting || session.resting || session.wanted) {
 		if (session_depth == 1)
 			also_waits(records, until, flags);
 		return 0;
 	}
-	if (session_depth == 1)
-		demand_look();
 	session.records = records < session.records ? records : session.records;
 	session.until = until < session.until ? until : session.until;
-	session.flags |= flags;
+	session.flags |= flags & ~WAIT_OUTSIDE;
+	session.inside = session.inside || !(flags & WAIT_OUTSIDE);
+	rest();
+	if (session_depth == 1)
+		demand_look();
+	if (session.fd < 0)
+		return 0;
 	const struct wire_wait wait = {.records = session.records, .until = session.until < session.alarm ? session.until : session.alarm,
-				       .flags = session.flags};
+				       .flags = session.flags | (session.inside || session.alarm != NEVER ? 0 : WAIT_OUTSIDE)};
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	session_flush();
 	session.waiting = session_depth == 1;
 	if (session.waiting) {
+		block();
 		session_depth = 0;
 		pthread_mutex_unlock(&session.lock);
 	}
@@ -100,6 +181,7 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 		session.records = UINT32_MAX;
 		session.until = NEVER;
 		session.flags = 0;
+		session.inside = false;
 	}
 	session.interrupted = false;
 	return session_heard(n, REPLY_RECORDS) ? take_in() : 0;
@@ -114,6 +196,12 @@ uint32_t session_wait(uint32_t records, uint64_t until)
 	return wait_for(records, until, 0);
 }
 
+/* session_outside() - Likewise, until that time, for what is none of ours */
+void session_outside(uint64_t until)
+{
+	wait_for(UINT32_MAX, until, WAIT_OUTSIDE);
+}
+
 /* session_room() - One request more is posted: of those that have not reached the NIC yet fabricd takes no more than so many */
 void session_room(void)
 {
@@ -125,6 +213,32 @@ void session_room(void)
 void session_poll(unsigned empties)
 {
 	wait_for(1, session.now + session.spend + session_slice(empties), session.open ? WAIT_WRITTEN : 0);
+}
+
+static bool readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return syscall(SYS_poll, &p, 1, 0) == 1;
+}
+
+/* session_readable() - Wait until something can be read there that records bring; false: nothing can, and nobody waits for it
+ * (O_NONBLOCK), or nothing will
+ */
+bool session_readable(int fd)
+{
+	bool blocks = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+
+	while (!readable(fd)) {
+		session_lock();
+		if (session.fd >= 0)
+			session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);
+		bool over = session.fd < 0;
+		session_unlock();
+		if (over || (!blocks && !readable(fd)))
+			return false;
+	}
+	return true;
 }
 
 /* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */

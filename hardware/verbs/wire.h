@@ -89,6 +89,7 @@ struct wire_piece {
 	uint32_t length, key;
 };
 #define WAIT_WRITTEN 1u
+#define WAIT_OUTSIDE 2u
 struct wire_wait {
 	uint32_t records, flags;
 	uint64_t until;

@@ -26,6 +26,7 @@ def command(fabric: str | None, commands: tuple[str, ...]) -> None:
       testbed shell
       testbed shell -c 'h0 ping -c1 h1'
       testbed shell 3f2a -c 'link rail0 spine0 down' -c 'h0 ping -c1 h1'
+      testbed shell -c 'show pfc' -c 'inject loss --on nic:1 --rate 0.01'
       echo 'h0 ping -c1 h1' | testbed shell
     """
     from testbed.fabric.lab import Lab

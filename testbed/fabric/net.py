@@ -88,7 +88,7 @@ class FabricNet(Mininet):
         cables: Cables,
         stop: Callable[[], Any],
     ) -> None:
-        self.fabric = fabric
+        self.fabric, self.id = fabric, names.id
         self.kernel = kernel
         self.cables = cables
         self._stop = stop

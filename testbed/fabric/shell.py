@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from mininet.cli import CLI
@@ -18,10 +20,30 @@ MOST_SCRIPT_BYTES = 1 << 20
 
 _NEEDS_INTERFACE = ("ping", "iperf", "iperf3", "ssh", "nc", "curl", "arping", "traceroute", "mtr")
 _UNKNOWN_COMMAND = 127
+_GROUPS = ("show", "probe")
+"""Verbs whose commands have options, and not they."""
+
+
+def _verb(verb: str, about: str) -> Callable[[CLI, str], None]:
+    """A verb of `testbed` for this fabric, in a process of its own."""
+
+    def do(self: Any, line: str) -> None:
+        try:
+            words = shlex.split(line)
+        except ValueError as wrong:
+            self._refuse(f"{str(wrong).lower()}: {verb} {line}")
+            return
+        at = [] if any(word in ("-h", "--help") for word in words) else ["--fabric", self.mn.id]
+        told = [*words, *at] if verb in _GROUPS else [*at, *words]
+        self.status = subprocess.run([sys.executable, "-P", "-m", "testbed", verb, *told]).returncode
+
+    do.__doc__ = about
+    return do
 
 
 class FabricCLI(CLI):
-    """Mininet's own, where `link` is a fault, and errors say what there is and end with a status that is not 0."""
+    """Mininet's own, and verbs of `testbed`. `link` is a fault; errors say what there is, and end with a status that is
+    not 0."""
 
     prompt = "testbed> "
     status = 0  # of the last command
@@ -58,6 +80,13 @@ class FabricCLI(CLI):
         """Whether all of these are nodes; prints an error if not."""
         self.status = 0 if self.mn.knows(*names) else 1
         return not self.status
+
+    do_show = _verb("show", "What the fabric counts and is: show pfc")
+    do_config = _verb("config", "What an operator does: config interface shutdown rail0:1")
+    do_inject = _verb("inject", "Put a fault in: inject loss --on nic:1 --rate 0.01")
+    do_heal = _verb("heal", "Take faults out again: heal all")
+    do_probe = _verb("probe", "Measure between ranks: probe lat 0 1")
+    do_capture = _verb("capture", "What goes by at a port: capture nic:0 --for 20us")
 
     def do_link(self, line: str) -> None:
         "Cut or mend the cable between two nodes, as the fault that it is: link NODE NODE down|up"

@@ -240,6 +240,8 @@ def test_commands_from_arguments_and_standard_input(lab: Lab) -> None:
     assert f"h0 h0-eth0:{lab.names.tap(lab.fabric.switches[0], 1)}" in out
     assert f"<FabricHost h1: h1-eth0:10.0.0.2,h1-eth1:10.1.0.2 pid={lab.hosts['h1'].pid}>" in out
     assert "1 received" in out
+    out = cli("shell", lab.id, "-c", "show lldp neighbors", "-c", "show 'x", "-c", "heal nothing", code=2)
+    assert "rail0" in out and "LocalPort" in out
     assert cli("shell", lab.id, input="h0 echo one\n\n# nothing\nh1 cat; echo two\n").split() == ["one", "two"]
 
 

@@ -114,11 +114,49 @@ static void states(void)
 	said("8 RNR retries", ibv_modify_qp(qp, &a, TO_RTS), EINVAL);
 	said("RTS", to(IBV_QPS_RTS, TO_RTS), 0);
 	said("RTR again", to(IBV_QPS_RTR, TO_RTR), EINVAL);
-	said("drained", to(IBV_QPS_SQD, IBV_QP_STATE), EINVAL);
+	said("SQD", to(IBV_QPS_SQD, IBV_QP_STATE), 0);
+	said("INIT from there", to(IBV_QPS_INIT, TO_INIT), EINVAL);
+	said("SQE from there", to(IBV_QPS_SQE, IBV_QP_STATE), EINVAL);
 	a.cur_qp_state = IBV_QPS_INIT;
 	said("it is not INIT", ibv_modify_qp(qp, &a, IBV_QP_CUR_STATE), EINVAL);
 	said("ERR", to(IBV_QPS_ERR, IBV_QP_STATE), 0);
 	said("RTS from there", to(IBV_QPS_RTS, TO_RTS), EINVAL);
+}
+
+/* The event comes once, if it is asked for; what is posted meanwhile is kept */
+static void drained(void)
+{
+	struct ibv_qp_attr a = all(IBV_QPS_SQD);
+	struct ibv_qp_init_attr init;
+	struct ibv_async_event event;
+	struct ibv_wc wc;
+
+	ready();
+	a.en_sqd_async_notify = 1;
+	said("posted before", post(write_wr()), 0);
+	said("SQD", ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	a.timeout = 3;
+	said("changed too early", ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT), EINVAL);
+	said("its event", ibv_get_async_event(c, &event) ? -1 : (int)event.event_type, IBV_EVENT_SQ_DRAINED);
+	ibv_ack_async_event(&event);
+	completion("posted before", IBV_WC_SUCCESS);
+	ibv_query_qp(qp, &a, IBV_QP_STATE, &init);
+	said("its state", (int)a.qp_state, IBV_QPS_SQD);
+	said("draining", a.sq_draining, 0);
+	a.timeout = 3;
+	said("changed", ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT), 0);
+	memset(&a.ah_attr.grh.dgid.raw[12], 0x0a, 4);
+	said("another peer", ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV), EINVAL);
+	said("posted meanwhile", post(write_wr()), 0);
+	for (int i = 0; i < 3; i++)
+		said("kept", ibv_poll_cq(cq, 1, &wc), 0);
+	said("RTS", to(IBV_QPS_RTS, IBV_QP_STATE), 0);
+	completion("posted meanwhile", IBV_WC_SUCCESS);
+	said("SQD", to(IBV_QPS_SQD, IBV_QP_STATE), 0);
+	do
+		ibv_query_qp(qp, &a, IBV_QP_STATE, &init);
+	while (a.sq_draining);
+	said("ERR", to(IBV_QPS_ERR, IBV_QP_STATE), 0);
 }
 
 static void too_early(void)
@@ -399,7 +437,7 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } cases[] = {{"nothing", nothing},	 {"ports", ports},	 {"regions", regions},	       {"queues", queues},     {"states", states},
-	     {"too early", too_early},	 {"requests", requests}, {"full", full},	       {"deep", deep},	       {"datagrams", datagrams},
+	     {"drained", drained}, {"too early", too_early},	 {"requests", requests}, {"full", full},	       {"deep", deep},	       {"datagrams", datagrams},
 	     {"windows", windows},	 {"device memory", device_memory}, {"scribbled", scribbled}, {"forked", forked}, {"unmapped", unmapped},
 	     {"closed", closed},	 {"gigabyte", gigabyte}, {"no list", null_request},    {"no region", null_region}};
 

@@ -17,8 +17,10 @@ from hardware.build import EMULATED, EMULATED_SOURCES, RDMACM, RDMACM_SOURCES, V
 from hardware.config import Hardware
 from testbed.containers.programs import provide
 from tests.parts.fabricd_fixture import FAST, BareFabric, bare_fabric, wait_until
+from tests.parts.machine import ROOT
 
 DEADLINE_S = 60.0
+HEADER = Path("/usr/include/infiniband/verbs.h")
 
 
 def require(*names: str) -> None:
@@ -34,6 +36,17 @@ def _libraries() -> None:
     """What programs load is up to date. Once: to see that looks at every source."""
     for library, sources in ((VERBS, VERBS_SOURCES), (EMULATED, EMULATED_SOURCES), (RDMACM, RDMACM_SOURCES)):
         build(library, sources=sources)
+
+
+def compiled(folder: Path, name: str) -> str:
+    """A program of tests/parts, against our libibverbs and the distribution's header."""
+    if not HEADER.is_file():
+        pytest.skip("verbs' header is not there: ./setup.sh test installs it (libibverbs-dev)")
+    _libraries()
+    program, source = folder / name, ROOT / "tests/parts" / f"{name}.c"
+    library = (f"-L{VERBS.parent}", "-l:libibverbs.so.1")
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-w", "-O1", "-pthread", "-o", program, source, *library], check=True)
+    return str(program)
 
 
 class Programs:

@@ -55,7 +55,9 @@ class Side:
     def __init__(self, resolved: Resolved, costs: HostCosts, *, in_c: bool) -> None:
         self.device = device = object.__new__(Device)
         device.__dict__ |= {"turns": None, "wake_ns": 0.0, "_queue_pairs": 1, "_due": [], "_clock_ps": 0, "rank": 9}
-        with mock.patch.object(session, "socket", SOCKETS):
+        with mock.patch.object(
+            session, "socket", SimpleNamespace(AF_UNIX=1, SOCK_SEQPACKET=5, socket=lambda *_: Silent())
+        ):
             device.session = session.Session("nowhere")
         self.context = Context(device, 1, costs)
         regions = [Region(mmap.mmap(-1, 1 << 12), key, at=64 * key) for key in (1, 2, 3)]

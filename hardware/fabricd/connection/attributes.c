@@ -6,6 +6,10 @@
  * which receives may be posted; ready to receive, from when on it knows its peer's NIC and number; ready to send.  Its peer
  * is not asked: what comes for a queue pair that may not receive yet is dropped, and sent again when the timeout is over.
  * With the state come attributes that others have from their NIC.
+ *
+ * A send queue is drained (10.3.1.5): requests of which a packet has been built are carried out, what stands behind them is
+ * kept and does not begin.  When all of the former are done its program is told.  From then on it may be brought back.  So
+ * may one of which a request was bad, if its connection is none that is reliable (SQE: 10.3.1.6): it receives all the while.
  */
 #include "base/units.h"
 #include "connection/attributes.h"
@@ -26,6 +30,8 @@ bool qp_may_become(uint8_t from, uint8_t to)
 		return true;
 	if (from == ASK_ERROR)
 		return false;
+	if (from == ASK_SQD)
+		return to == ASK_SQD || to == ASK_RTS;
 	return to == from + 1 || (to == from && to != ASK_RTR);
 }
 
@@ -83,10 +89,41 @@ static void ready_to_send(struct fabric *f, struct qp *q, const struct qp_wanted
 	qp_local(f, q);
 }
 
+/* qp_look_drained() - A queue pair that is drained: are all requests done that had begun? */
+void qp_look_drained(struct fabric *f, struct qp *q)
+{
+	if (!q->own || !q->own->draining || q->acked < q->made)
+		return;
+	q->own->draining = false;
+	q->owner->ops->drained(f, q);
+}
+
+/* Where the first request begins of which no packet has been built */
+static void drain(struct fabric *f, struct qp *q)
+{
+	q->made = q->sent_max;
+	for (uint32_t i = q->sq.head; i != q->sq.tail; i++) {
+		const struct send_wr *wr = SEND_WR(q, i);
+		if (wr->first < q->sent_max && wr->first + wr->packets > q->made)
+			q->made = wr->first + wr->packets;
+	}
+	q->own->draining = true;
+	qp_look_drained(f, q);
+}
+
+static void resume(struct fabric *f, struct qp *q)
+{
+	q->made = UINT64_MAX;
+	q->own->draining = q->own->sends_broken = false;
+	qp_local(f, q);
+	qp_barred(f, q);
+}
+
 /* qp_modify() - What a program asked for has reached the NIC */
 void qp_modify(struct fabric *f, struct qp *q, const struct qp_wanted *a)
 {
 	if (a->state == ASK_RESET) {
+		q->own->draining = q->own->sends_broken = false;
 		qp_reset(f, q);
 		return;
 	}
@@ -106,6 +143,10 @@ void qp_modify(struct fabric *f, struct qp *q, const struct qp_wanted *a)
 		datagram_ready_to_send(q, a->send_psn & PSN_MASK);
 	else if (a->state == ASK_RTS && q->holds)
 		ready_to_send(f, q, a);
+	else if (a->state == ASK_SQD && q->made == UINT64_MAX)
+		drain(f, q);
+	else if (a->state == ASK_RTS && (q->made != UINT64_MAX || q->own->sends_broken))
+		resume(f, q);
 	else if (rate && q->state == QP_READY && !q->own->datagrams)
 		cc_restart(f, q);
 	if (q->state == QP_READY)

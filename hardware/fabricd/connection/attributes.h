@@ -10,7 +10,7 @@ struct nic;
 struct qp;
 
 /* As in ibv_qp_state */
-enum asked_state { ASK_RESET = 0, ASK_INIT = 1, ASK_RTR = 2, ASK_RTS = 3, ASK_ERROR = 6 };
+enum asked_state { ASK_RESET = 0, ASK_INIT = 1, ASK_RTR = 2, ASK_RTS = 3, ASK_SQD = 4, ASK_ERROR = 6 };
 
 struct qp_wanted {
 	enum asked_state state;
@@ -22,6 +22,7 @@ struct qp_wanted {
 };
 
 bool qp_may_become(uint8_t from, uint8_t to);
+void qp_look_drained(struct fabric *f, struct qp *q);
 void qp_modify(struct fabric *f, struct qp *q, const struct qp_wanted *a);
 
 #endif

@@ -17,7 +17,8 @@ static const char *verbs_state(const struct qp *q)
 	case ASK_RESET: return "RESET";
 	case ASK_INIT: return "INIT";
 	case ASK_RTR: return "RTR";
-	case ASK_RTS: return "RTS";
+	case ASK_RTS: return q->own->sends_broken ? "SQE" : "RTS";
+	case ASK_SQD: return "SQD";
 	case ASK_ERROR: return "ERR";
 	}
 	return "";

@@ -43,6 +43,7 @@ static bool has_packet(const struct fabric *f, const struct tx_source *s)
 	uint64_t there = q->next_packet < q->barred ? q->next_packet : q->barred;
 
 	(void)f;
+	there = there < q->made ? there : q->made;
 	return q->state == QP_READY && !q->holds && q->send < there && !too_long(q, SEND_WR(q, q->send_wr_index));
 }
 
@@ -54,12 +55,14 @@ static void done(struct fabric *f, struct qp *q)
 	q->acked = q->left = wr->first + wr->packets;
 	q->owner->ops->sent(f, q, wr, WC_SUCCESS);
 	free(wr->pieces);
+	if (q->owner->ops->acked)
+		q->owner->ops->acked(f, q);
 }
 
 /* Those that are too long are done when all before them are */
 static void pass_over(struct fabric *f, struct qp *q)
 {
-	while (q->state == QP_READY && !q->holds && q->send_wr_index != q->sq.tail && q->send != q->barred &&
+	while (q->state == QP_READY && !q->holds && q->send_wr_index != q->sq.tail && q->send != q->barred && q->send < q->made &&
 	       too_long(q, SEND_WR(q, q->send_wr_index)))
 		q->send = q->sent_max = q->send + SEND_WR(q, q->send_wr_index++)->packets;
 	while (q->sq.head != q->send_wr_index && q->sq.head != q->sq.tail && too_long(q, SEND_WR(q, q->sq.head)))

@@ -185,7 +185,7 @@ void qp_connected(struct fabric *f, struct qp *a, struct qp *b)
 /* qp_post_send() - A send request has reached the NIC */
 void qp_post_send(struct fabric *f, struct qp *q, const struct send_wr *wr)
 {
-	struct send_wr *in = q->state == QP_READY ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
+	struct send_wr *in = q->state == QP_READY && !(q->own && q->own->sends_broken) ? ring_push(&q->sq, sizeof *in, WRS_MAX) : NULL;
 
 	if (!in) {
 		q->owner->ops->sent(f, q, wr, WC_FLUSHED);
@@ -219,7 +219,7 @@ void qp_local(struct fabric *f, struct qp *q)
 {
 	while (q->state == QP_READY && !q->holds && q->send_wr_index != q->sq.tail) {
 		struct send_wr *wr = SEND_WR(q, q->send_wr_index);
-		if (!wr_local(wr) || q->send < wr->first || (wr->fence && q->reads))
+		if (!wr_local(wr) || q->send < wr->first || wr->first >= q->made || (wr->fence && q->reads))
 			break;
 		if (!wr->done && !wr->bad)
 			wr->bad = q->owner->ops->local(q, wr);
@@ -234,12 +234,30 @@ void qp_local(struct fabric *f, struct qp *q)
 		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head++), WC_SUCCESS);
 }
 
-/* qp_barred() - All before a bad request is done: the queue pair breaks with that.  Return: whether that is so */
+/* Its send queue alone is broken, by its oldest request */
+static void break_sends(struct fabric *f, struct qp *q)
+{
+	enum wc_status why = SEND_WR(q, q->sq.head)->bad;
+
+	q->own->sends_broken = true;
+	for (; q->sq.head != q->sq.tail; q->sq.head++, why = WC_FLUSHED) {
+		q->owner->ops->sent(f, q, SEND_WR(q, q->sq.head), why);
+		free(SEND_WR(q, q->sq.head)->pieces);
+	}
+	q->send_wr_index = q->sq.tail;
+	q->next_packet = q->barred;
+	q->barred = UINT64_MAX;
+}
+
+/* qp_barred() - All before a bad request is done: the queue pair breaks with that, or its send queue.  Return: whether that is so */
 bool qp_barred(struct fabric *f, struct qp *q)
 {
-	if (q->acked != q->barred || q->state != QP_READY)
+	if (q->acked != q->barred || q->state != QP_READY || q->barred >= q->made)
 		return false;
-	qp_fail(f, q, SEND_WR(q, q->sq.head)->bad);
+	if (q->own && (q->own->datagrams || q->own->unreliable))
+		break_sends(f, q);
+	else
+		qp_fail(f, q, SEND_WR(q, q->sq.head)->bad);
 	return true;
 }
 

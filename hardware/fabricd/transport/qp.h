@@ -36,13 +36,12 @@ enum qp_state { QP_CONNECTING, QP_READY, QP_ERROR };
 struct qp_attributes {
 	ps_t timeout; /* PS_NEVER: none */
 	double rate; /* at most, in bit/s; 0: as fast as the cable */
-	uint32_t rights, pd; /* of its peer; protection domain */
+	uint32_t rights, pd, qkey; /* of its peer; protection domain; of datagrams */
 	bool datagrams; /* unreliable ones, to whom each names (datagram/datagram.c): it has no peer */
 	bool unreliable; /* connection: nothing is acknowledged, and nothing sent again (datagram/unreliable.c) */
-	uint32_t qkey; /* of those */
 	struct shared *shared; /* where its receives come from, or NULL: from its own queue */
-	uint8_t retry, rnr_retry, rnr_timer;
-	uint8_t reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
+	uint8_t retry, rnr_retry, rnr_timer, reads_out, reads_in; /* READs and atomic operations under way at most: of its own; of its peer */
+	bool sends_broken, draining; /* by a request that was bad; what has begun is not done yet (connection/attributes.c) */
 	uint8_t asked; /* enum asked_state: what its program has brought it to, with all that is on its way to the NIC */
 };
 
@@ -82,6 +81,7 @@ struct qp_owner_ops {
 	/* The queue pair is broken: by what its peer asked for, if that is so (AETH_NAK_..), or 0; or NULL: it is reported */
 	void (*broken)(struct fabric *f, struct qp *q, uint8_t syndrome);
 	void (*acked)(struct fabric *f, struct qp *q); /* qp.acked has moved; or NULL */
+	void (*drained)(struct fabric *f, struct qp *q); /* its send queue is, as its program has asked */
 	void (*release)(struct qp *q);		       /* the queue pair goes; or NULL */
 };
 
@@ -110,7 +110,7 @@ struct qp {
 	/* sender: packets are counted from the first PSN, a PSN is their low 24 bits */
 	struct ring sq;
 	uint64_t next_packet; /* next number to hand out to a posted request */
-	uint64_t made; /* first packet that is not there to be sent yet: only an engine makes them one by one */
+	uint64_t made; /* first packet that is not to be sent yet: an engine makes them one by one, a program drains its queue; or UINT64_MAX */
 	uint64_t barred; /* of the first request that is bad: the first packet; or UINT64_MAX */
 	uint64_t asked; /* behind the last packet that asks for an acknowledgement */
 	uint64_t told, read_again; /* reads.c: behind the last packet that its peer has taken; and that was missing and asked for again */

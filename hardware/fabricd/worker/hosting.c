@@ -8,6 +8,10 @@
  * a session takes no emulated time, and its next session begins where the one before has ended, however long that took.
  *
  * The worker learns from the kernel that a process has ended, and says so in a further packet, which ends its wait.
+ *
+ * A program may wait like this, too: its process is in a call of the kernel, as for a child to end or for what comes by a
+ * pipe.  Which process is to give it that is not known.  While another program of its rank is there that does not wait like
+ * this, time is that one's; else the clock waits for it.
  */
 #include "base/bytes.h"
 #include "engine/clock.h"
@@ -15,27 +19,35 @@
 #include "worker/command.h"
 #include "worker/worker.h"
 
-static uint32_t programs_there(const struct worker *rank)
+static bool waits_outside(const struct worker *w)
+{
+	return w->hosts && w->state == WORKER_WAITING;
+}
+
+/* Of those that a session may have started */
+static uint32_t programs_there(const struct worker *host)
 {
 	uint32_t count = 0;
 
-	for (const struct worker *w = rank->next; w; w = w->next)
-		count += w->state == WORKER_RUNNING || w->state == WORKER_WAITING;
+	for (const struct worker *w = host->f->workers[host->rank].next; w; w = w->next)
+		if (!host->program || (w != host && !waits_outside(w)))
+			count += w->state == WORKER_RUNNING || w->state == WORKER_WAITING;
 	return count;
 }
 
 /* worker_holds() - Does the clock wait for it, though it waits itself? */
 bool worker_holds(const struct worker *w)
 {
-	return w->hosts && w->state == WORKER_WAITING && w->f->clock.mode == CLOCK_VIRTUAL && programs_there(w) < w->started;
+	return waits_outside(w) && w->f->clock.mode == CLOCK_VIRTUAL && programs_there(w) < w->started;
 }
 
 /* program_time() - When a program begins whose session is opened now */
 ps_t program_time(const struct fabric *f, const struct worker *rank)
 {
-	bool held = worker_holds(rank) && worker_acts(rank) >= f->clock.now;
-
-	return held ? rank->now : f->clock.now;
+	for (const struct worker *w = rank; w; w = w->next)
+		if (worker_holds(w) && worker_acts(w) >= f->clock.now)
+			return w->now;
+	return f->clock.now;
 }
 
 /* worker_interrupt() - It waits no longer */
@@ -52,30 +64,47 @@ static void look(struct fabric *f, struct worker *w)
 		worker_interrupt(f, w);
 }
 
-/* host_listens() - A program of its rank connects: what others of them had said by then comes first
+static bool rank_hosts(const struct worker *rank)
+{
+	for (const struct worker *w = rank; w; w = w->next)
+		if (waits_outside(w))
+			return true;
+	return false;
+}
+
+/* host_listens() - A program of its rank connects, or one goes on that has waited for others: what those had said by then
+ * comes first
  *
  * One may have ended before that, and the next one begins where it did.
  */
-void host_listens(struct fabric *f, struct worker *w)
+void host_listens(struct fabric *f, struct worker *rank)
 {
-	for (struct worker *p = w->hosts ? w->next : NULL, *next; p; p = next) {
+	for (struct worker *p = rank_hosts(rank) ? rank->next : NULL, *next; p; p = next) {
 		next = p->next;
 		if (p->state == WORKER_RUNNING && p->fd >= 0)
 			worker_readable(f, p);
 	}
 }
 
-/* host_hears() - A program has ended: if the rank's worker has started it, it is that far, too */
+/* host_hears() - A program has ended: whoever of its rank may have started it is that far, too */
 void host_hears(struct fabric *f, const struct worker *program)
 {
-	struct worker *w = &f->workers[program->rank];
+	for (struct worker *w = &f->workers[program->rank]; w; w = w->next) {
+		if (!waits_outside(w))
+			continue;
+		w->now = program->now > w->now ? program->now : w->now;
+		patience_begin(&w->patience); /* its turn begins now */
+		if (!w->program)
+			look(f, w);
+		clock_worker_changed(f, w);
+	}
+}
 
-	if (!w->hosts || w->state != WORKER_WAITING)
-		return;
-	w->now = program->now > w->now ? program->now : w->now;
-	patience_begin(&w->patience); /* its turn begins now */
-	look(f, w);
-	clock_worker_changed(f, w);
+/* program_outside() - A program that waits does so for what is none of ours */
+void program_outside(struct worker *w)
+{
+	w->hosts = true;
+	w->started = 1;
 }
 
 /* worker_awaits() - A worker waits for @programs processes, at most @until */

@@ -103,7 +103,7 @@ struct qp *program_qp(struct fabric *f, struct worker *w)
 void program_interrupt(struct fabric *f, struct worker *w)
 {
 	w->wake_number++;
-	w->wake_at = f->clock.now > w->now ? f->clock.now : w->now;
+	w->wake_at = f->clock.now > w->now && !worker_holds(w) ? f->clock.now : w->now;
 	worker_wake(f, w);
 }
 

@@ -180,6 +180,17 @@ static void event(struct fabric *f, struct qp *q, uint32_t type)
 		      &(struct record){.kind = REC_QP_EVENT, .t = f->clock.now + q->nic->p.pcie_latency, .qp = q->number, .imm = type});
 }
 
+#define SQ_DRAINED 5
+
+/* Behind what was read last */
+static void drained(struct fabric *f, struct qp *q)
+{
+	ps_t t = q->nic->pcie_rx_free > f->clock.now ? q->nic->pcie_rx_free : f->clock.now;
+
+	worker_record(f, worker_of(q),
+		      &(struct record){.kind = REC_QP_EVENT, .t = t + q->nic->p.pcie_latency, .qp = q->number, .imm = SQ_DRAINED});
+}
+
 /* What peers have asked for breaks it by itself; what it asked for itself is in its completions */
 static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 {
@@ -196,4 +207,4 @@ static void broken(struct fabric *f, struct qp *q, uint8_t syndrome)
 
 const struct qp_owner_ops worker_qp_ops = {.lends = true, .payload = payload, .sent = sent, .memory = memory, .received = received};
 const struct qp_owner_ops program_qp_ops = {
-	.lends = true, .check = check, .on_device = on_device, .local = local, .invalidate = invalidate, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken};
+	.lends = true, .check = check, .on_device = on_device, .local = local, .invalidate = invalidate, .payload = payload, .sent = sent, .memory = memory, .received = received, .lend = shared_lend, .take_back = shared_take_back, .written = written, .broken = broken, .acked = qp_look_drained, .drained = drained};

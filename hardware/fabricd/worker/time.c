@@ -11,6 +11,7 @@
 #include "worker/worker.h"
 
 #define WAIT_WRITTEN 1u
+#define WAIT_OUTSIDE 2u
 
 /* What takes that long on a host, on this one */
 static ps_t slowed(const struct worker *w, uint64_t duration)
@@ -60,7 +61,7 @@ const char *command_wait(struct message *m)
 {
 	uint32_t records = get_le32(&m->v), flags = get_le32(&m->v);
 
-	if (flags & ~(m->w->program ? WAIT_WRITTEN : 0))
+	if (flags & ~(m->w->program ? WAIT_WRITTEN | WAIT_OUTSIDE : 0))
 		return "WAIT: unknown flag";
 	uint64_t until = get_le64(&m->v);
 	if (!m->last)
@@ -68,6 +69,8 @@ const char *command_wait(struct message *m)
 	if (until != UINT64_MAX && until > DURATION_MAX)
 		return "WAIT: beyond thirteen days of emulated time, where the clock ends";
 	worker_wait(m->f, m->w, records, until == UINT64_MAX ? PS_NEVER : (ps_t)until, flags & WAIT_WRITTEN);
+	if (flags & WAIT_OUTSIDE)
+		program_outside(m->w);
 	return NULL;
 }
 

@@ -108,7 +108,7 @@ const char *command_modify_qp(struct message *m)
 	a->state = (enum asked_state)state;
 	if (!q || q->owner != &m->w->owner)
 		return "MODIFY_QP: no such queue pair";
-	if ((state > ASK_RTS && state != ASK_ERROR) || !qp_may_become(q->own->asked, state))
+	if ((state > ASK_SQD && state != ASK_ERROR) || !qp_may_become(q->own->asked, state))
 		return "MODIFY_QP: the queue pair cannot go to that state";
 	if (flags & ~FLAG_OWN_CLASS || a->dscp > 63 || a->class > 7 || a->rights & ~(uint32_t)RIGHTS)
 		return "MODIFY_QP: unknown flag, DSCP, class or access";

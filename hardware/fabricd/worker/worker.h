@@ -77,7 +77,7 @@ struct worker {
 	bool expected; /* named by `start`: the clock waits for it */
 	int listen_fd, fd;
 	ps_t now; /* its own clock: it is that far */
-	bool hosts; /* it waits for programs that it has started, */
+	bool hosts; /* it waits for programs that it may have started, */
 	uint32_t started; /* and so many of them have not ended (hosting.c) */
 	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
@@ -143,7 +143,8 @@ void worker_awaits(struct fabric *f, struct worker *w, uint32_t programs, ps_t u
 bool worker_holds(const struct worker *w);
 void worker_interrupt(struct fabric *f, struct worker *w);
 ps_t program_time(const struct fabric *f, const struct worker *rank);
-void host_listens(struct fabric *f, struct worker *w);
+void host_listens(struct fabric *f, struct worker *rank);
+void program_outside(struct worker *w);
 void host_hears(struct fabric *f, const struct worker *program);
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written);
 void worker_written(struct fabric *f, struct worker *w, ps_t t);
