@@ -191,7 +191,7 @@ def test_waiting_for_what_can_never_come_is_said() -> None:
         assert waits.keys() == {0, 1, 2, 3}
         assert waits[0].startswith("0 of 1 completions")
         assert "0 of 3 completions" in waits[1] and "1 with receives posted" in waits[1]
-        assert "other ranks to SYNC" in waits[2]
+        assert "other ranks to come to the barrier" in waits[2]
         assert "rank 0 to connect (tag 77)" in waits[3]
         assert all(w["lacks"] for w in f.fabricd.request("status")["workers"])
         for w in (pair.a, pair.b, two, three):
