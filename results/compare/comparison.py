@@ -18,8 +18,9 @@ from results.compare.counters import Moved, moved
 from results.compare.differences import differences
 from results.compare.interval import LEVEL, Interval, interval
 from results.compare.pairs import paired, seed
-from results.compare.side import REPLICATE, Point, Side
+from results.compare.side import Point, Side
 from results.figures import in_force
+from results.figures.draws import REPLICATE
 from results.figures.keys import hashable, raw
 from results.figures.summary import RARE
 from results.store.folder import StoreError

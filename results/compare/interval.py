@@ -1,9 +1,12 @@
-"""How sure a ratio is: a bootstrap-t interval over seeds.
+"""How sure a ratio is: an interval over seeds, by bootstrap-t, or by Student's t where seeds are few.
 
 The ratio of two means is resampled on the scale of its logarithm, and each resample is divided by its own standard
 error (Efron, Tibshirani: An Introduction to the Bootstrap, 12.5): with ten seeds that covers the truth about as often
-as it says, where plain percentiles of resamples are too narrow. If both sides have the same seeds, pairs are resampled.
-Figures that can be 0, such as drops, have a difference in place of a ratio.
+as it says, where plain percentiles of resamples are too narrow. With fewer, one seed far from the others makes
+resamples whose standard error is next to nothing, and an interval of many powers of ten: there it is Student's.
+
+If both sides have the same seeds, pairs are resampled. Figures that can be 0, such as drops, have a difference in place
+of a ratio.
 """
 
 from __future__ import annotations
@@ -15,8 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from results.figures.draws import t95
+
 FEWEST = 5
 """Seeds on each side below which no interval is given."""
+ENOUGH = 10
+"""Seeds on each side from which they are resampled."""
 RESAMPLES = 1999
 LEVEL = 0.95
 _EXACT = 1e-9
@@ -51,6 +58,9 @@ def interval(a: Sequence[float], b: Sequence[float], *, paired: bool) -> Interva
     theta, error = (float(v[0]) for v in _estimate(x[None], y[None], ratio, paired))
     if error <= _EXACT * max(abs(theta), 1.0 if ratio else abs(float(x.mean())) + abs(float(y.mean()))):
         return _interval(theta, theta, ratio)
+    if min(len(x), len(y)) < ENOUGH:
+        half = t95(min(len(x), len(y)) - 1) * error
+        return _interval(theta - half, theta + half, ratio)
     draw = np.random.default_rng(1)
     first = draw.integers(len(x), size=(RESAMPLES, len(x)))
     second = first if paired else draw.integers(len(y), size=(RESAMPLES, len(y)))

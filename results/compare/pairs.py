@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from results.compare.side import REPLICATE, Point
+from results.compare.side import Point
+from results.figures.draws import REPLICATE
 from results.figures.keys import hashable, value_at
 
 

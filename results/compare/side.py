@@ -13,9 +13,6 @@ from results.store.folder import SCHEMA, StoreError
 from results.store.load import Run, find, load
 from results.store.sweeps import Sweep, sweep
 
-REPLICATE = "seed"
-"""Points that differ in this key only are draws of the same thing."""
-
 
 @dataclass(frozen=True)
 class Point:

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from results.figures.draws import REPLICATE, around_mean
 from results.figures.keys import differ, hashable, raw, value_at, within
 from results.figures.summary import as_run, labels
 from results.figures.values import distinct, number, size_label
@@ -28,6 +29,10 @@ COLUMNS = ("collective", "algorithm", "dtype", "op", "ranks", "size_bytes")
 TOPOLOGY = "fabric.topology"
 _NOT_COMPARED = ("name", "workload", "sweep", "measure", "capture", "patience", "workers")
 """Keys that change no figure, or that the columns say."""
+
+
+_OF_ALGORITHMS = ("fabric.switch.accelerator",)
+"""Keys that an experiment has by itself where its algorithm asks for them."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,23 @@ class Data:
         for key in (*COLUMNS, *self.keys):
             if key not in without and self.means[key].nunique(dropna=False) > 1:
                 same = (other for other in (*without, *columns) if _akin(key, other))
-                columns += [] if any(self._follows(key, of) and self._follows(of, key) for of in same) else [key]
+                twin = any(self._follows(key, of) and self._follows(of, key) for of in same)
+                by_itself = key in _OF_ALGORITHMS and self._follows(key, "algorithm")
+                columns += [] if twin or by_itself else [key]
         if TOPOLOGY in (*without, *columns) and self._follows("ranks", TOPOLOGY):
             columns = [key for key in columns if key != "ranks"]
         return columns
+
+    def over_seeds(self, frame: pd.DataFrame, figure: str, axis: str) -> pd.DataFrame:
+        """Means of a figure over seeds, all else the same, unless these are the axis; `sure`: their intervals."""
+        import pandas as pd
+
+        if REPLICATE not in frame or axis == REPLICATE:
+            return frame.assign(sure=None)
+        same = [c for c in (*COLUMNS, *self.keys) if c in frame and c != REPLICATE]
+        groups = frame.groupby(same, sort=False, dropna=False)[figure]
+        means = groups.mean().reset_index()
+        return means.assign(sure=pd.Series([around_mean(list(draws)) for _, draws in groups], dtype=object))
 
     def _follows(self, key: str, other: str) -> bool:
         """Whether there is one value of `key` for each value of `other`."""

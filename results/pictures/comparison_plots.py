@@ -17,6 +17,7 @@ from results.pictures.drawing import (
     COLOURS,
     MOST_PANELS,
     MOST_SERIES,
+    SURE,
     Across,
     PlotError,
     Series,
@@ -67,6 +68,7 @@ def heat(data: Data, baseline: str | None, over: str | None) -> list[Figure]:
         raise PlotError("sizes stand across the map: draw it over ranks, or a swept key")
     apart = [d for d in data.dimensions(down, "size_bytes") if d in ratios]
     rows, columns = data.across(down, ratios), data.across("size_bytes", ratios)
+    ratios = data.over_seeds(ratios, "ratio", down)
     spread = max(abs(np.log2(ratios["ratio"])).max(), 0.01)
     figures = []
     for figure, panels in _pages(f"{data.title}: times as fast as {baseline}", ratios, apart,
@@ -118,8 +120,10 @@ def _figures(
     linear: bool = False,
 ) -> list[Figure]:
     """Lines over numbers; over categories bars in the colours of algorithms, a panel for each of what else differs."""
+    frame = data.over_seeds(frame, y, x)
     across = data.across(x, frame)
     others = [d for d in data.dimensions(x) if d in frame]
+    title += f", {SURE}" if frame["sure"].notna().any() else ""
     apart, of_lines = _shared_out(frame, others) if across.numbers else (others[1:], others[:1])
     lines = _groups(frame, of_lines)
     figures = []
@@ -131,14 +135,15 @@ def _figures(
         for figure, panels in _pages(f"{data.title}: {title}", drawn, apart, height):
             for axes, (values, panel) in panels:
                 made = {data.named(of_lines, v): rows for v, rows in _groups(panel, of_lines)}
-                draw(axes, across, [Series(n, _points(r, x, y), *looks[n]) for n, r in made.items()])
+                draw(axes, across, [Series(n, _points(r, x, y), *looks[n], _sure(r, x)) for n, r in made.items()])
                 if even is not None:
                     axes.axhline(even, color=COLOURS[7], linewidth=0.8, linestyle="--")
                 if across.numbers and even is not None and frame[y].max() / frame[y].min() > 8:
                     log_axis(axes)
                 if linear:
                     axes.set_yscale("linear")
-                    axes.set_ylim(0, panel[y].max() * 1.08 or 1)
+                    tops = [*panel[y], *(ends[1] for _, ends in _sure(panel, x))]
+                    axes.set_ylim(0, max(tops) * 1.08 or 1)
                 axes.set_title(data.named(apart, values), fontsize=9)
                 axes.set_ylabel(textwrap.fill(label, 30))
             name_x([axes for axes, _ in panels], _label(x))
@@ -176,6 +181,10 @@ def _looks(algorithms: dict[str, str], by_algorithm: bool) -> dict[str, tuple[in
 
 def _points(rows: pd.DataFrame, x: str, y: str) -> list[tuple[Any, float]]:
     return [(raw(plain(a)), float(b)) for a, b in zip(rows[x], rows[y], strict=True)]
+
+
+def _sure(rows: pd.DataFrame, x: str) -> list[tuple[Any, tuple[float, float]]]:
+    return [(raw(plain(at)), ends) for at, ends in zip(rows[x], rows["sure"], strict=True) if isinstance(ends, tuple)]
 
 
 def _pages(

@@ -164,7 +164,8 @@ def _that_fit(at: Sequence[float], texts: Sequence[str]) -> set[int]:
 
 @dataclass
 class Series:
-    """One line of a picture: values by their place on the axis, nan where a point has failed.
+    """One line of a picture: values by their place on the axis, nan where a point has failed; `sure`: how sure those
+    are that are means, as an interval (results.figures.draws).
 
     When the colours are used up they come again, in the next style.
     """
@@ -173,6 +174,13 @@ class Series:
     points: list[tuple[Any, float]] = field(default_factory=list)
     colour: int = 0
     style: int = 0
+    sure: list[tuple[Any, tuple[float, float]]] = field(default_factory=list)
+
+
+STROKES = "_sure of "
+"""Before a line's name: what matplotlib calls the strokes of how sure it is, which are in no legend."""
+SURE = "mean over seeds, with its 95 % interval"
+"""What a picture says of lines that have `sure`."""
 
 
 def draw(axes: Axes, across: Across, series: Sequence[Series]) -> None:
@@ -197,6 +205,7 @@ def _lines(axes: Axes, across: Across, series: Sequence[Series]) -> None:
             marker=_MARKERS[(one.colour + one.style) % len(_MARKERS)],
             linewidth=1.2 + 0.6 * thicker, markersize=4 + 1.5 * thicker,
         )  # fmt: skip
+        drawn += _sure(axes, [(across.place(x), ends) for x, ends in one.sure], one)
     if drawn and min(drawn) > 0 and max(drawn) / min(drawn) >= 30:
         log_axis(axes)
     elif not drawn or min(drawn) >= 0:
@@ -212,10 +221,23 @@ def _bars(axes: Axes, across: Across, series: Sequence[Series]) -> None:
         bars = axes.bar([p[0] for p in points], [p[1] for p in points], width, label=one.label or None,
                         color=COLOURS[(one.colour + one.style) % len(COLOURS)])  # fmt: skip
         tops += [p[1] for p in points]
-        if labelled:
+        aside = (k - (len(series) - 1) / 2) * width
+        tops += _sure(axes, [(across.place(x) + aside, ends) for x, ends in one.sure], one)
+        if labelled and not one.sure:
             axes.bar_label(bars, labels=[f"{y:.4g}" for _, y in points], fontsize=7, padding=2)
     axes.set_ylim(0, max(tops) * 1.15 or 1)
     axes.grid(False, axis="x")
+
+
+def _sure(axes: Axes, intervals: Sequence[tuple[float, tuple[float, float]]], of: Series) -> list[float]:
+    """A stroke over each interval; its ends."""
+    if not intervals:
+        return []
+    lows, highs = ([ends[k] for _, ends in intervals] for k in (0, 1))
+    colour = COLOURS[of.colour % len(COLOURS)] if axes.lines else COLOURS[7]
+    strokes = axes.vlines([at for at, _ in intervals], lows, highs, colors=colour, linewidth=1.2, zorder=3)
+    strokes.set_label(f"{STROKES}{of.label}")
+    return [end for end in (*lows, *highs) if end > 0]
 
 
 def bar_place(across: Across, value: Any, k: int, of: int) -> float:

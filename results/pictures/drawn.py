@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from results.pictures.drawing import STROKES
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -29,11 +31,20 @@ def write(figures: Sequence[Figure], pictures: Sequence[Path]) -> list[Path]:
 
 
 def _rows(axes: Axes) -> Iterator[tuple[Any, ...]]:
+    from matplotlib.collections import LineCollection
+
     panel = " ".join(axes.get_ylabel().split())
     ticks = [(place, tick.get_text()) for place, tick in zip(axes.get_xticks(), axes.get_xticklabels(), strict=False)]
     for line in axes.get_lines():
         for x, y in np.asarray(line.get_xydata()):
             yield panel, _called(line.get_label()), float(x), float(y)
+    for strokes in axes.collections:
+        label = str(strokes.get_label())
+        if isinstance(strokes, LineCollection) and label.startswith(STROKES):
+            name = _called(label.removeprefix(STROKES))
+            for (x, low), (_, high) in map(np.asarray, strokes.get_segments()):
+                yield panel, f"{name}: 95 % from", float(x), float(low)
+                yield panel, f"{name}: 95 % to", float(x), float(high)
     for container in axes.containers:
         for bar in container:
             middle = bar.get_x() + bar.get_width() / 2

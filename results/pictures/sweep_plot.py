@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from results.figures.draws import REPLICATE, around_mean
 from results.figures.summary import figure_label
 from results.figures.values import distinct
 from results.pictures.drawing import (
     MOST_PANELS,
     MOST_SERIES,
+    SURE,
     Across,
     PlotError,
     Series,
@@ -35,10 +38,12 @@ MOST_WHY = 24
 
 
 def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], figures: Sequence[str]) -> list[Figure]:
-    """A panel for each of the figures; points that failed are crosses, and leave a gap.
+    """A panel for each of the figures; points that failed are crosses, and leave a gap. Seeds are averaged over, unless
+    they are all that is swept.
 
     Lines and panels that one picture has no room for are in further ones.
     """
+    keys = [key for key in keys if key != REPLICATE] or keys
     across = Across([p[keys[0]] for p in points])
     called = _names(keys[1:], points)
     labels = list(dict.fromkeys(called))
@@ -48,9 +53,11 @@ def sweep(name: str, keys: Sequence[str], points: Sequence[Mapping[str, Any]], f
         shown = [(p, here.index(label)) for p, label in zip(points, called, strict=True) if label in here]
         for above in range(0, len(figures), MOST_PANELS):
             some = figures[above : above + MOST_PANELS]
-            figure, every = new_figure(name, len(some), 2.8)
-            for axes, what in zip(every, some, strict=True):
-                draw(axes, across, _series(here, shown, keys[0], what))
+            lines = [_series(here, shown, keys[0], what) for what in some]
+            sure = any(one.sure for of in lines for one in of)
+            figure, every = new_figure(f"{name}: {SURE}" if sure else name, len(some), 2.8)
+            for axes, what, of in zip(every, some, lines, strict=True):
+                draw(axes, across, of)
                 _crosses(axes, across, keys[0], shown, len(here))
                 axes.set_ylabel(textwrap.fill(figure_label(what), 26))
             name_x(every, keys[0])
@@ -77,10 +84,17 @@ def usual(swept: Sweep) -> list[str]:
 def _series(labels: Sequence[str], shown: Sequence[tuple[Mapping[str, Any], int]], key: str, what: str) -> list[Series]:
     """A line for each label; `shown` are the points, with the number of their line."""
     series = [Series(label, colour=k) for k, label in enumerate(labels)]
-    for point, k in shown:
-        value = math.nan if "error" in point else point.get(what)
-        if value is not None:
-            series[k].points.append((point[key], float(value)))
+    for k, one in enumerate(series):
+        draws: dict[str, tuple[Any, list[float]]] = {}
+        for point in (point for point, of in shown if of == k):
+            its = draws.setdefault(repr(point[key]), (point[key], []))[1]
+            its += [] if "error" in point or point.get(what) is None else [float(point[what])]
+        failed = {repr(point[key]) for point, of in shown if of == k and "error" in point}
+        for name, (place, values) in draws.items():
+            if values or name in failed:
+                one.points.append((place, fmean(values) if values else math.nan))
+            if ends := around_mean(values):
+                one.sure.append((place, ends))
     return series
 
 

@@ -13,6 +13,8 @@ def replaceable(path: Path) -> Path:
     Raises StoreError.
     """
     place = path.resolve()
+    if not place.parent.is_dir():
+        raise StoreError(f"there is no folder {str(path.parent)!r}", str(path), "name one that is there")
     if place.exists() and not place.is_file():
         raise StoreError("there is something here that is no file, and it stays", str(path), "name a file")
     return place

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from results.figures.summary import RARE
 from results.figures.values import full
 from results.store.load import Run, damaged, find, read_lines, read_object
 
@@ -26,13 +27,17 @@ class Sweep:
         try:
             self.name: str = data["name"]
             self.keys: list[str] = data["keys"]
-            self.points: list[dict[str, Any]] = data["points"] or read_lines(path / POINTS)
+            self.points: list[dict[str, Any]] = list(map(dict, data["points"] or read_lines(path / POINTS)))
             self.total: int = data.get("total", len(self.points))
             whole = all({*self.keys} <= point.keys() and point.keys() & {"run", "error"} for point in self.points)
         except (KeyError, TypeError, AttributeError, ValueError):
             whole = False
         if not whole:
             raise damaged(path / SWEEP)
+        some = [name for name in RARE if any(name in point for point in self.points)]
+        for point in self.points:
+            if "error" not in point:  # a run tells these only if there are any
+                point.update({name: 0 for name in some if name not in point})
 
     @property
     def state(self) -> dict[str, Any]:

@@ -101,4 +101,4 @@ def _write(comparison: Comparison, met: list[str], out: Path, every: bool) -> No
     from testbed.tables.comparison import of_comparison
     from testbed.tables.paper import write
 
-    write(of_comparison(comparison, every=every), out)
+    write(of_comparison(comparison, every=every, whole=True), out)

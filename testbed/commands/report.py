@@ -47,5 +47,5 @@ def _tables(path: Path, out: Path) -> None:
     from testbed.tables.results import of_run, of_sweep
 
     swept = sweep(path)
-    write(of_run(Run(path)) if swept is None else of_sweep(swept), out)
+    write(of_run(Run(path)) if swept is None else of_sweep(swept, labelled=True), out)
     click.echo(str(out))

@@ -114,7 +114,7 @@ def _own_ovs(directory: Path) -> Iterator[OpenVSwitch]:
         return started[-1]
 
     try:
-        ovs.finish([ovs.make_database()])
+        ovs.finish(ovs.make_database())
         switch = ovs.start_switch(spawn, ovs.start_database(spawn))
 
         def check() -> None:

@@ -311,13 +311,13 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
     holder = work.start_holder()
-    database_file = work.ovs.make_database(group=fabricd_id(work.record.id))
+    database_files = work.ovs.make_database(group=fabricd_id(work.record.id))
     for name, said in (("fabric", fabric.to_dict()), ("experiment", experiment.resolved())):
         (directory / f"{name}.json").write_text(json.dumps(said))
     work.enter(holder)
     control = controller_settings(experiment)
     work.order_controller(control)  # first: its imports take longest
-    work.ovs.finish([database_file], work.check)
+    work.ovs.finish(database_files, work.check)
     work.look_at_seat(control)
     database = work.start_database()
     _compile_what_ranks_run()

@@ -36,6 +36,9 @@ _BUFFERS = CHECKOUT / "hardware" / "bin" / "buffers"
 # As in Debian's ovs-ctl: everything waits for the switch.
 _PRIORITY = ("nice", "-n", "-10")
 
+_empty: list[bytes] = []
+"""A new database, once there has been one."""
+
 Command = subprocess.Popen[str] | Transaction
 Spawn = Callable[..., subprocess.Popen[Any]]
 """Starts a command in the fabric's network namespace, as subprocess.Popen does."""
@@ -70,6 +73,10 @@ class OpenVSwitch:
         return self.dir / "db.sock"
 
     @property
+    def _file(self) -> Path:
+        return self.dir / "conf.db"
+
+    @property
     def control(self) -> Path:
         """ovs-vswitchd's control socket, which ovs-appctl speaks to."""
         return self.dir / "ovs-vswitchd.ctl"
@@ -80,22 +87,27 @@ class OpenVSwitch:
 
     # -- its processes
 
-    def make_database(self, group: int | None = None) -> subprocess.Popen[str]:
+    def make_database(self, group: int | None = None) -> list[Command]:
         """Makes the directory, and starts making an empty database; `finish` waits. Raises MachineError.
 
-        `group` may speak to ovs-vswitchd.
+        `group` may speak to ovs-vswitchd. All are alike: later ones of this process are copies of the first.
         """
         self.dir.mkdir(mode=0o700)
         if group is not None:
             with suppress(OSError):  # our user namespace does not have it: fabricd stays root then
                 os.chown(self.dir, -1, group)
                 self.dir.chmod(0o2710)  # the group's is what is made in it
-        return self._start(["ovsdb-tool", "create", str(self.dir / "conf.db")])
+        if _empty:
+            self._file.write_bytes(_empty[0])
+            return []
+        return [self._start(["ovsdb-tool", "create", str(self._file)])]
 
     def start_database(self, spawn: Spawn) -> subprocess.Popen[Any]:
-        """Starts ovsdb-server; returns before it listens."""
+        """Starts ovsdb-server, whose database has been made; returns before it listens."""
+        if not _empty:
+            _empty.append(self._file.read_bytes())
         remote = f"--remote=punix:{self.database}"
-        return self._daemon(spawn, "ovsdb-server", [str(self.dir / "conf.db"), remote])
+        return self._daemon(spawn, "ovsdb-server", [str(self._file), remote])
 
     def start_switch(self, spawn: Spawn, database: subprocess.Popen[Any]) -> subprocess.Popen[Any]:
         """Waits for ovsdb-server and starts ovs-vswitchd; returns before that is ready. Raises MachineError."""

@@ -359,6 +359,8 @@ def _kill(record: Record, last: set[int]) -> int:
         killed |= targets
         inherited |= contained
         processes.wait_gone(targets, timeout=2)
+        if targets == alive and all(p.pid in last for p in alive):  # which start nothing
+            break
     waited_for = {p for p in killed if p.pid in last or p in inherited}  # not Open vSwitch, which takes its time
     processes.wait_for(lambda: all(p.ended() for p in waited_for), _GONE_S)
     processes.reap(inherited)

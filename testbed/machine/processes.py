@@ -21,7 +21,9 @@ from typing import Any
 MARK = "RAILBED_FABRIC"
 STOPPED = frozenset("Tt")  # states of proc_pid_stat(5)
 _PROC = Path("/proc")
-_EXITING = 4  # PF_EXITING of linux/sched.h, in the flags of proc_pid_stat(5)
+_AT_ONCE = 1 << 17  # bytes: of one process, proc gives less only where there is no more
+_KTHREADD = 2
+_EXITING, _KERNELS = 4, 0x200000  # PF_EXITING, PF_KTHREAD of linux/sched.h, in the flags of proc_pid_stat(5)
 
 
 @cache
@@ -43,9 +45,9 @@ def _read(path: str) -> bytes:
     """Reads a file of /proc; quicker than a file object, as hundreds are read when a fabric goes down."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        parts = []
-        while part := os.read(fd, 1 << 17):
-            parts.append(part)
+        parts = [os.read(fd, _AT_ONCE)]
+        while len(parts[-1]) == _AT_ONCE:
+            parts.append(os.read(fd, _AT_ONCE))
         return b"".join(parts)
     finally:
         os.close(fd)
@@ -145,15 +147,24 @@ class Running:
 
 
 def every() -> Iterator[int]:
-    """All pids that can be seen from here."""
-    return (int(name) for name in os.listdir(_PROC) if name.isdigit())
+    """All pids that can be seen from here, but for the kernel's own, which may be most of them."""
+    kernels = _kernels()
+    return (int(name) for name in os.listdir(_PROC) if name.isdigit() and name not in kernels)
+
+
+def _kernels() -> set[str]:
+    """None where they cannot be seen."""
+    with suppress(OSError, IndexError):
+        if int(_stat(_KTHREADD)[6]) & _KERNELS:
+            return set(Path(f"/proc/{_KTHREADD}/task/{_KTHREADD}/children").read_text().split())
+    return set()
 
 
 def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
     """Processes that were started with `RAILBED_FABRIC=mark` in their environment (if there is a mark), or are inside
     these network namespaces (but our own)."""
     wanted = set(namespaces) - {network_namespace(os.getpid())}
-    entry = f"{MARK}={mark}".encode() if mark else None
+    entry = _entry(MARK, mark) if mark else None
     return existing(
         pid
         for pid in every()
@@ -163,7 +174,7 @@ def belonging(mark: str, namespaces: Iterable[int]) -> set[Process]:
 
 def carrying(name: str, value: str) -> set[Process]:
     """Processes that have this variable in their environment."""
-    entry = f"{name}={value}".encode()
+    entry = _entry(name, value)
     return existing(pid for pid in every() if entry in _environment(pid))
 
 
@@ -175,11 +186,16 @@ def network_namespace(pid: int) -> int:
         return 0
 
 
-def _environment(pid: int) -> list[bytes]:
+def _environment(pid: int) -> bytes:
+    """As `_entry` is found in it: with a null byte around each variable."""
     try:
-        return _read(f"/proc/{pid}/environ").split(b"\0")
+        return b"\0" + _read(f"/proc/{pid}/environ") + b"\0"
     except OSError:
-        return []
+        return b""
+
+
+def _entry(name: str, value: str) -> bytes:
+    return f"\0{name}={value}\0".encode()
 
 
 def existing(pids: Iterable[int]) -> set[Process]:

@@ -40,10 +40,10 @@ def names(comparison: Comparison) -> list[str]:
     return [chr(ord("A") + n) if n < 26 else f"#{n + 1}" for n in range(len(comparison.sides))]
 
 
-def parts(comparison: Comparison, *, every: bool = False) -> list[Part]:
-    """Everything that differs; `every`: also figures that are equal, and all counters."""
+def parts(comparison: Comparison, *, every: bool = False, whole: bool = False) -> list[Part]:
+    """Everything that differs; `every`: also figures that are equal, and all counters; `whole`: also long values."""
     called = names(comparison)
-    keys = [_keys(comparison, called)]
+    keys = [_keys(comparison, called, whole)]
     if comparison.same:
         return keys if comparison.differing else []
     tables = [*keys, _figures(comparison, called, every)]
@@ -58,8 +58,8 @@ def nothing(comparison: Comparison) -> str:
     return "" if comparison.differing else "nothing differs: "
 
 
-def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableType:
-    """Everything that `testbed compare` shows."""
+def of_comparison(comparison: Comparison, *, every: bool = False, whole: bool = False) -> RenderableType:
+    """Everything that `testbed compare` shows; `whole`: long values are not cut for a terminal."""
     shown: list[RenderableType] = []
     for letter, side in zip(names(comparison), comparison.sides, strict=True):
         failed = f", {len(side.states)} failed: {side.states[0]}" if side.states else ""
@@ -70,7 +70,7 @@ def of_comparison(comparison: Comparison, *, every: bool = False) -> RenderableT
         shown.append(Text(text, style="bold red" if failed else "dim"))
     if comparison.same:
         shown += [Text("#"), Text(f"{nothing(comparison)}what was measured is the same to the byte")]
-    for part in parts(comparison, every=every):
+    for part in parts(comparison, every=every, whole=whole):
         shown.append(Text("#"))
         shown.append(_table(part) if part.rows else Text(part.none))
         shown += [Text(f"# {note}") for note in part.notes]
@@ -85,9 +85,10 @@ def _table(part: Part) -> Table:
     return table
 
 
-def _keys(comparison: Comparison, called: Sequence[str]) -> Part:
+def _keys(comparison: Comparison, called: Sequence[str], whole: bool) -> Part:
+    written = full if whole else lambda value: cut(full(value))
     rows = [
-        [key, *(value if value == ABSENT else cut(full(value)) for value in values)]
+        [key, *(value if value == ABSENT else written(value) for value in values)]
         for key, values in comparison.differing.items()
     ]
     return Part("Keys that differ", ["key", *called], 1 + len(called), rows, "no key differs")
@@ -97,7 +98,7 @@ def _figures(comparison: Comparison, called: Sequence[str], every: bool) -> Part
     shown = [f for f in comparison.figures if every or any(f.ratio(n) != 1 for n in range(1, len(called)))]
     equal = len(comparison.figures) - len(shown)
     several = any(len(of) > 1 for f in shown for of in f.values)
-    against = [[f"{name}/{called[0]}", f"{LEVEL:.0%} of it"][: 1 + several] for name in called[1:]]
+    against = [[f"{name}/{called[0]}", f"{LEVEL:.0%} interval"][: 1 + several] for name in called[1:]]
     heads = [*key_names(comparison.keys).values(), "figure", *called, *(head for pair in against for head in pair)]
     notes = []
     if several and min(len(of) for f in shown for of in f.values) < FEWEST:

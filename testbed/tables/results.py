@@ -7,7 +7,7 @@ from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.markup import escape
@@ -19,10 +19,11 @@ from results import Run
 from results.figures.in_force import commands
 from results.figures.report import gigabytes
 from results.figures.scaled import all_scaled
-from results.figures.summary import mean_busbw
+from results.figures.summary import figure_label, mean_busbw
 from results.figures.timeline import steps
 from results.figures.values import full
 from results.store.folder import StoreError
+from results.store.sweeps import Sweep, key_names
 from testbed.base.text import fit
 from testbed.run.profile import wall_s
 from testbed.tables import checkpoints, programs, serving, sharing
@@ -30,9 +31,6 @@ from testbed.tables.cells import grid, microseconds
 from topologies import in_words
 from workloads.base.vocabulary import DTYPES
 from workloads.registry import COLLECTIVES, unequal
-
-if TYPE_CHECKING:
-    from results.store.sweeps import Sweep
 
 MOST_FLOWS = 32
 MOST_ITERATIONS = 32
@@ -106,10 +104,14 @@ def title(run: Run) -> str:
 _LAST = {"fidelity": 1, "error": 2}  # columns, whatever figures there are
 
 
-def of_sweep(sweep: Sweep) -> RenderableType:
-    """What `testbed run` shows of a sweep: one line for each point."""
+def of_sweep(sweep: Sweep, *, labelled: bool = False) -> RenderableType:
+    """What `testbed run` shows of a sweep: one line for each point. `labelled`: columns by what they are, not by the
+    names that options take."""
     keys = {k: _LAST.get(k, 0) for row in sweep.points for k in row if k not in ("metrics_sha256", "run")}
-    shown = [{k: _short(row.get(k)) for k in sorted(keys, key=keys.__getitem__)} for row in sweep.points]
+    heads = {k: k for k in keys}
+    if labelled:
+        heads = {k: figure_label(k) for k in keys} | key_names(sweep.keys)
+    shown = [{heads[k]: _short(row.get(k)) for k in sorted(keys, key=keys.__getitem__)} for row in sweep.points]
     failed = sum("error" in row for row in sweep.points)
     parts: list[RenderableType] = [Text(f"# {sweep.name}: {len(sweep.points)} of {sweep.total} points")]
     if error := sweep.state.get("error"):

@@ -29,6 +29,7 @@ from hardware.build import build
 from hardware.client import Fabricd
 from hardware.config import Hardware, fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP, Devices
+from testbed.fabric.ovs import Bridge
 from tests.parts.own_switch import USER, OwnSwitch, own_switch
 from topologies.graph.fabric import Fabric
 from workloads.verbs import wire
@@ -369,12 +370,11 @@ _looked_for_leaks: set[str] = set()
 
 def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:
     devices = Devices(fabric)
-    command = ["ovs-vsctl", *_add_bridge(FENCE_BRIDGE), *_add_port(FENCE_BRIDGE, FENCE_TAP, 1)]
-    for s in fabric.switches:
-        command += _add_bridge(devices.bridge(s))
-        for port in range(1, s.ports + 1):
-            command += _add_port(devices.bridge(s), devices.tap(s, port), port)
-    switch.run(*command)
+    bridges = [Bridge(FENCE_BRIDGE, len(fabric.switches) + 1, (FENCE_TAP,))]
+    for number, s in enumerate(fabric.switches, 1):
+        taps = tuple(devices.tap(s, port) for port in range(1, s.ports + 1))
+        bridges.append(Bridge(devices.bridge(s), number, taps))
+    switch.ovs.finish(switch.ovs.create(bridges))
     _add_flows(switch, FENCE_BRIDGE, ["in_port=1,actions=in_port"])
     paths = dict(nx.all_pairs_shortest_path(fabric.graph))
     for s in fabric.switches:
@@ -387,14 +387,5 @@ def _cables(fabric: Fabric, node: str) -> list[Any]:
     return [c for c in fabric.cables if node in (c.a.node, c.b.node)]
 
 
-def _add_bridge(name: str) -> list[str]:
-    return ["--", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure",
-            "protocols=OpenFlow10,OpenFlow13,OpenFlow15", "other-config:disable-in-band=true"]  # fmt: skip
-
-
-def _add_port(bridge: str, tap: str, number: int) -> list[str]:
-    return ["--", "add-port", bridge, tap, "--", "set", "interface", tap, f"ofport_request={number}"]
-
-
 def _add_flows(switch: OwnSwitch, bridge: str, flows: Sequence[str]) -> None:
-    switch.run("ovs-ofctl", "add-flows", bridge, "-", input="\n".join(flows) + "\n")
+    switch.run("ovs-ofctl", "-OOpenFlow13", "add-flows", bridge, "-", input="\n".join(flows) + "\n")

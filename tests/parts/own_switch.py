@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.fabric.ovs import OpenVSwitch
+from testbed.machine.ovsdb import DATABASE, Operation, Transaction, set_of
 
 _TETHER = ["setpriv", "--pdeathsig", "KILL"]
 _GROUP = "77"
@@ -37,7 +38,7 @@ class OwnSwitch:
         assert self.holder.stdout.readline() == b"up\n"
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
         self.ovs = OpenVSwitch(folder / "ovs")
-        self.ovs.finish([self.ovs.make_database(group=USER)])
+        self.ovs.finish(self.ovs.make_database(group=USER))
         database = self.ovs.start_database(self._spawn)
         self.processes = [self.holder, database, self.ovs.start_switch(self._spawn, database)]
         self.run("ovs-vsctl", "--timeout=60", "--retry", "show")  # ovsdb-server may be about to listen
@@ -59,7 +60,8 @@ class OwnSwitch:
 
     def clear(self) -> None:
         """Deletes all bridges and devices."""
-        self.run("ovs-vsctl", "--timeout=60", "clear", "Open_vSwitch", ".", "bridges")
+        none: Operation = {"op": "update", "table": DATABASE, "where": [], "row": {"bridges": set_of(())}}
+        self.ovs.finish([Transaction(self.ovs.database, [none], settle=True)])
         if ours := self._devices():
             grouped = "".join(f"link set dev {name} group {_GROUP}\n" for name in ours)
             self.run("ip", "-batch", "-", input=f"{grouped}link delete group {_GROUP}\n")

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from scipy import stats
 
 from results.compare.comparison import Comparison, compare
 from results.compare.counters import names as counter_names
 from results.compare.differences import ABSENT, differences
 from results.compare.interval import FEWEST, interval
 from results.compare.limit import Limit, LimitError
+from results.figures.draws import around_mean, t95
 from results.store.load import load
 from testbed.base.errors import InputError
 from testbed.commands.compare import command
@@ -110,6 +112,30 @@ def test_intervals_of_ten_seeds_cover_the_truth_as_often_as_they_say(paired: boo
         assert found is not None
         covered += found.low <= truth <= found.high
     assert 0.917 * rounds <= covered <= 0.983 * rounds  # 95 %, three standard deviations of the count
+
+
+def test_five_seeds_of_which_one_is_far_from_the_others_have_an_interval_that_is_right_and_finite() -> None:
+    """One run in five has a timeout, and takes three times as long."""
+    draw = np.random.default_rng(3)
+
+    def times() -> list[float]:
+        return list(draw.normal(100, 3, 5) * np.where(draw.random(5) < 0.2, 3, 1))
+
+    rounds, covered, widest = 400, 0, 0.0
+    for _ in range(rounds):
+        found = interval(times(), [1.3 * time for time in times()], paired=False)
+        assert found is not None
+        covered += found.low <= 1.3 <= found.high
+        widest = max(widest, found.high / found.low)
+    assert covered >= 0.917 * rounds and widest < 12, "resampled, some are wider than ten powers of ten"
+
+
+def test_students_t_is_that_of_scipy() -> None:
+    for freedom in range(1, 200):
+        assert t95(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=2e-3)
+    low, high = around_mean([9.0, 10.0, 14.0]) or (0, 0)
+    assert (low, high) == pytest.approx(stats.t.interval(0.95, 2, 11, stats.sem([9, 10, 14])), rel=1e-3)
+    assert around_mean([9.0, 10.0]) is None and around_mean([0.0, 0.0, 3.0]) == (0.0, pytest.approx(5.303, abs=1e-3))
 
 
 def test_intervals_of_figures_that_may_be_zero_are_of_the_difference() -> None:

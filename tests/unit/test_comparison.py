@@ -12,7 +12,7 @@ import pytest
 from results.figures.values import size_label
 from results.pictures.comparison import Data, collect
 from results.pictures.comparison_plots import COMPARISONS
-from results.pictures.drawing import PlotError, new_figure, save
+from results.pictures.drawing import SURE, PlotError, new_figure, save
 from results.pictures.plots import PLOTS
 from results.store.folder import RunFolder
 from results.store.sweeps import SWEEP
@@ -254,10 +254,30 @@ def test_further_pictures_have_numbered_names(tmp_path: Path) -> None:
 
 
 def test_lines_that_cannot_be_told_apart_are_in_several_pictures() -> None:
-    rows = [{**result("ring", 4, size, 1.0), "seed": str(k)} for k in range(60) for size in SIZES]
-    figures = COMPARISONS["times"].draw(Data("many", ("seed",), pd.DataFrame(rows)), None, "size")
+    rows = [{**result("ring", 4, size, 1.0), "link": str(k)} for k in range(60) for size in SIZES]
+    figures = COMPARISONS["times"].draw(Data("many", ("link",), pd.DataFrame(rows)), None, "size")
     assert [len(figure.axes[0].get_lines()) for figure in figures] == [24, 24, 12]
-    assert set(lines(figures[2])) == {f"seed {k}" for k in range(48, 60)}
+    assert set(lines(figures[2])) == {f"link {k}" for k in range(48, 60)}
+
+
+def test_seeds_are_averaged_over_with_an_interval_and_ratios_are_of_the_same_seed() -> None:
+    times = {"ring": (100.0, 110.0, 120.0), "in_network": (50.0, 55.0, 30.0)}
+    accelerator = {"ring": None, "in_network": '{"slots": 1024}'}
+    key = "fabric.switch.accelerator"
+    rows = [
+        {**result(name, 4, size, 1.0), "time_ns": 1e3 * time, "seed": seed, key: accelerator[name]}
+        for name, of in times.items() for seed, time in enumerate(of, 1) for size in SIZES
+    ]  # fmt: skip
+    data = Data("both", ("seed", key), pd.DataFrame(rows))
+    (figure,) = COMPARISONS["times"].draw(data, None, "size")
+    assert {name: points[0][1] for name, points in lines(figure).items()} == {
+        "ring": pytest.approx(110), "in_network": pytest.approx(45),
+    }  # fmt: skip
+    assert SURE in figure.get_suptitle()
+    (figure,) = COMPARISONS["speedup"].draw(data, "ring", None)
+    assert lines(figure)["in_network"][0][1] == pytest.approx((2 + 2 + 4) / 3), "not 110 / 45"
+    (figure,) = COMPARISONS["times"].draw(data, None, "seed")
+    assert SURE not in figure.get_suptitle() and len(figure.axes[0].get_lines()) >= 2
 
 
 def test_no_figure_is_kept(swept: Data) -> None:

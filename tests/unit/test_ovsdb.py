@@ -38,7 +38,7 @@ def start(command: list[str], **more: Any) -> subprocess.Popen[Any]:
 @contextmanager
 def database(folder: Path, spawn: Spawn = start) -> Iterator[OpenVSwitch]:
     ovs = OpenVSwitch(folder)
-    ovs.finish([ovs.make_database()])
+    ovs.finish(ovs.make_database())
     server = ovs.start_database(spawn)
     try:
         assert wait_for(ovs.database.exists, 30.0)

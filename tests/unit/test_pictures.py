@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from results.figures.summary import figure_label
 from results.figures.values import amount, amounts, distinct, full
-from results.pictures.drawing import MOST_SERIES, Across, PlotError, Series, draw, new_figure, save
+from results.pictures.drawing import MOST_SERIES, SURE, Across, PlotError, Series, draw, new_figure, save
+from results.pictures.drawn import write
 from results.pictures.plots import PLOTS
 from results.pictures.rates import of_pairs
 from results.pictures.styles import STYLES, styled
@@ -240,10 +242,25 @@ def test_the_other_keys_have_a_line_each_and_one_legend_below_all_panels() -> No
     assert all(below < axes.get_window_extent().y0 for axes in figure.axes)
 
 
+def test_seeds_of_a_sweep_are_averaged_over_and_how_sure_that_is_goes_with_the_values(tmp_path: Path) -> None:
+    made = [{"hosts": h, "seed": s, "f": 10.0 * h + s} for h in (2, 4) for s in (1, 2, 3)]
+    figure = one(sweep("s", ["seed", "hosts"], made, ["f"]))
+    (line,) = figure.axes[0].get_lines()
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([2, 4], [22, 42]) and SURE in figure.get_suptitle()
+    (path,) = write([figure], [tmp_path / "s.svg"])
+    half = 4.303 / 3**0.5  # Student's t of two degrees of freedom; the standard deviation is 1
+    rows = {(row["series"], float(row["x"])): float(row["y"]) for row in csv.DictReader(path.open())}
+    assert rows[": 95 % from", 2.0] == pytest.approx(22 - half) and rows[": 95 % to", 4.0] == pytest.approx(42 + half)
+    made[0] = {"hosts": 2, "seed": 1, "error": "deadlock"}
+    figure = one(sweep("s", ["hosts", "seed"], made, ["f"]))
+    assert list(figure.axes[0].get_lines()[0].get_ydata()) == [22.5, 42] and "failed" in legend(figure)
+    assert SURE not in one(sweep("s", ["seed"], made[3:], ["f"])).get_suptitle()
+
+
 def test_what_one_picture_has_no_room_for_is_in_further_ones() -> None:
-    made = [{"hosts": 2, "seed": str(k), **{f"f{n}": float(k) for n in range(14)}} for k in range(MOST_SERIES + 1)]
-    made[-1] = {"hosts": 2, "seed": str(MOST_SERIES), "error": "deadlock"}
-    figures = sweep("s", ["hosts", "seed"], made, [f"f{n}" for n in range(14)])
+    made = [{"hosts": 2, "name": str(k), **{f"f{n}": float(k) for n in range(14)}} for k in range(MOST_SERIES + 1)]
+    made[-1] = {"hosts": 2, "name": str(MOST_SERIES), "error": "deadlock"}
+    figures = sweep("s", ["hosts", "name"], made, [f"f{n}" for n in range(14)])
     assert [len(figure.axes) for figure in figures] == [12, 2, 12, 2]
     assert [len(legend(figure)) for figure in figures] == [MOST_SERIES, MOST_SERIES, 2, 2]
     assert "failed" in legend(figures[2]) and "failed" not in legend(figures[0])

@@ -34,3 +34,8 @@ def test_nothing_else_is(tmp_path: Path, what: str) -> None:
             place = Path("/dev/null")
     with pytest.raises(StoreError, match="is no file, and it stays"):
         replaceable(place)
+
+
+def test_a_folder_that_is_not_there_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no folder"):
+        replaceable(tmp_path / "none" / "made.zip")

@@ -17,6 +17,7 @@ from testbed.base.yaml_writer import dump
 from testbed.commands._counters import with_scale_up
 from testbed.experiment import loads
 from testbed.plan.steps.plan import plan
+from testbed.tables.paper import markdown
 from testbed.tables.results import _flows, counters, of_run, of_sweep, show
 
 EXPERIMENT = """
@@ -201,3 +202,17 @@ def test_a_sweeps_table_ends_with_verdicts_and_errors(tmp_path: Path) -> None:
     assert head.split() == ["traffic", "last_us", "step_us", "fidelity", "error"]
     assert (first.split(), third.split()) == (["flows", "1.5", "exact"], ["training", "2.5", "exact"])
     assert second.split() == ["flows", "stopped"]
+
+
+def test_a_papers_table_of_a_sweep_says_what_columns_are_and_a_rare_count_is_zero(tmp_path: Path) -> None:
+    points = [
+        {"transport.cc": "none", "time_us_1048576": 1.5, "retransmitted": 0, "fidelity": "exact", "run": "point-0"},
+        {"transport.cc": "dcqcn", "error": "stopped"},
+        {"transport.cc": "hpcc", "time_us_1048576": 2.5, "retransmitted": 9, "timeouts": 1, "run": "point-2"},
+    ]
+    (tmp_path / "sweep.json").write_text(json.dumps({"name": "study", "keys": ["transport.cc"], "points": points}))
+    (tmp_path / "state.json").write_text('{"state": "complete"}')
+    _, _, head, _, *rows = markdown(of_sweep(Sweep(tmp_path), labelled=True)).splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in (head, *rows[:3])]
+    assert cells[0] == ["cc", "time (us), 1 MiB", "packets sent again", "timeouts", "fidelity", "error"]
+    assert [row[3] for row in cells[1:]] == ["0", "", "1"]

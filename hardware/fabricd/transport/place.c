@@ -106,18 +106,6 @@ bool place_payload(struct fabric *f, struct qp *q, const struct roce_packet *pkt
 	return true;
 }
 
-/* place_crosses() - How many of so many bytes, that go to or come from memory with that key, cross PCIe */
-uint32_t place_crosses(const struct qp *q, uint32_t key, uint32_t bytes)
-{
-	return q->owner->ops->on_device && q->owner->ops->on_device(q, key) ? 0 : bytes;
-}
-
-/* place_in_nic() - Is all that is sent for it in the NIC already? */
-bool place_in_nic(const struct qp *q, const struct send_wr *wr)
-{
-	return wr_in_nic(wr) || (!wr->pieces && !place_crosses(q, wr->lkey, 1));
-}
-
 /* place_pcie() - When so many bytes that have come for a queue pair are in memory, and what came before them
  *
  * An engine's stay in the NIC.

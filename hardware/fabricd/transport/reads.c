@@ -50,21 +50,21 @@ void reads_ask(const struct qp *q, struct roce_packet *pkt, const struct send_wr
 	pkt->compare = wr->compare;
 }
 
-/* reads_hold() - Must the next new request wait, as too much is read already, or it is to come behind that? */
-bool reads_hold(const struct qp *q)
+/* reads_full() - Likewise, while something is being read */
+bool reads_full(const struct qp *q)
 {
-	if (!q->reads || q->send < q->sent_max || q->send_wr_index == q->sq.tail)
+	if (q->send < q->sent_max || q->send_wr_index == q->sq.tail)
 		return false;
 	const struct send_wr *wr = SEND_WR(q, q->send_wr_index);
 	return wr->fence || (wr_reads(wr) && q->own && q->reads >= q->own->reads_out);
 }
 
-/* reads_behind() - The number behind packet @n of ours, which has not been acknowledged: a READ takes several */
-uint64_t reads_behind(const struct qp *q, uint64_t n)
+/* reads_end() - Likewise */
+uint64_t reads_end(const struct qp *q, uint64_t n)
 {
-	const struct send_wr *wr = q->reads ? qp_request_of(q, n) : NULL;
+	const struct send_wr *wr = qp_request_of(q, n);
 
-	return wr && wr_reads(wr) ? wr->first + wr->packets : n + 1;
+	return wr_reads(wr) ? wr->first + wr->packets : n + 1;
 }
 
 /* reads_numbers() - Of the numbers that are under way those of responses, of each READ but one: that one is its request's */

@@ -291,10 +291,10 @@ static bool window_open(const struct qp *q)
 	return cc_window_open(q, qp_under_way(q));
 }
 
-/* responder_has() - Is there a response to be sent now? */
-bool responder_has(const struct qp *q)
+/* responder_ready() - Likewise, of one that has answered before */
+bool responder_ready(const struct qp *q)
 {
-	return q->responder && q->responder->head != q->responder->tail && q->state == QP_READY && window_open(q) &&
+	return q->responder->head != q->responder->tail && q->state == QP_READY && window_open(q) &&
 	       (credit_open(q) || (q->cc->by_message && responder_begins(q)));
 }
 

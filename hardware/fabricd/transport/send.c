@@ -71,20 +71,20 @@ static uint64_t own_under_way(const struct qp *q, uint64_t numbers)
 }
 
 /* qp_under_way() - Packets that may be on their way, of its own and responses */
-uint64_t qp_under_way(const struct qp *q)
+inline uint64_t qp_under_way(const struct qp *q)
 {
 	return own_under_way(q, repeat_under_way(q)) + (q->responder ? responder_under_way(q) : 0);
 }
 
 static bool window_open(const struct qp *q)
 {
-	if (q->asked <= q->acked && repeat_under_way(q))
+	if (q->cc_state.window <= 0 || (q->asked <= q->acked && repeat_under_way(q)))
 		return true; /* the window has shrunk since, and nothing under way asks to be acknowledged: the next will */
 	return cc_window_open(q, qp_under_way(q)) || repeat_enters(q);
 }
 
 /* qp_has_new() - Is there a new packet, and room for it at the receiver? */
-bool qp_has_new(const struct qp *q)
+inline bool qp_has_new(const struct qp *q)
 {
 	uint64_t there = q->made < q->next_packet ? q->made : q->next_packet;
 	there = there < q->barred ? there : q->barred;
@@ -94,7 +94,7 @@ bool qp_has_new(const struct qp *q)
 }
 
 /* qp_has_work() - Is there something to send? */
-bool qp_has_work(const struct fabric *f, const struct qp *q)
+inline bool qp_has_work(const struct fabric *f, const struct qp *q)
 {
 	uint64_t n;
 

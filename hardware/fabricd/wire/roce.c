@@ -24,23 +24,13 @@
 #define PART (1u << 30)  /* bits of the BTH that are reserved otherwise */
 #define AFTER (1u << 29)
 
-static bool has_aeth(uint8_t op)
-{
-	return op == RC_ACK || (roce_is_response(op) && op != RC_READ_MIDDLE);
-}
-
 /* roce_frame_bytes() - Frame length, FCS not counted
  * @op:		Opcode: decides which extension headers there are
  * @payload:	Payload bytes, before padding to a multiple of four
  */
 uint32_t roce_frame_bytes(uint8_t op, uint32_t payload)
 {
-	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + (roce_is_datagram(op) ? DETH_BYTES : 0) +
-	       (roce_has_reth(op) ? RETH_BYTES : 0) +
-	       (roce_has_imm(op) || roce_invalidates(op) ? IMM_BYTES : 0) + (has_aeth(op) ? AETH_BYTES : 0) +
-	       (roce_is_atomic(op) ? ATOMIC_BYTES : 0) + (op == RC_ATOMIC_ACK ? ATOMIC_ACK_BYTES : 0) +
-	       (roce_is_offload(op) ? OFFLOAD_BYTES : 0) + ((payload + 3) & ~3u) +
-	       ICRC_BYTES;
+	return ETH_BYTES + IPV4_BYTES + UDP_BYTES + BTH_BYTES + roce_extension_bytes[op] + ((payload + 3) & ~3u) + ICRC_BYTES;
 }
 
 static uint16_t ipv4_checksum(const uint8_t *ip)
@@ -125,6 +115,8 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	p = put_be32(p, (pkt->becn || pkt->opcode == RC_CNP ? BECN : 0) | (pkt->dst_qp & PSN_MASK));
 	p = put_be32(p, (pkt->ack_request ? 1u << 31 : 0) | (pkt->part ? PART : 0) | (pkt->after ? AFTER : 0) |
 			    (pkt->psn & PSN_MASK));
+	if (!roce_extension_bytes[pkt->opcode])
+		return p;
 	if (roce_is_datagram(pkt->opcode))
 		p = put_be32(put_be32(p, pkt->qkey), pkt->src_qp & PSN_MASK);
 	if (roce_has_reth(pkt->opcode)) {
@@ -134,9 +126,9 @@ static uint8_t *write_headers(uint8_t *frame, const struct roce_packet *pkt, uin
 	}
 	if (roce_is_atomic(pkt->opcode))
 		p = put_be64(put_be64(put_be32(put_be64(p, pkt->remote_offset), pkt->rkey), pkt->swap), pkt->compare);
-	if (has_aeth(pkt->opcode))
+	if (roce_has_aeth(pkt->opcode))
 		p = put_be32(p, (uint32_t)pkt->syndrome << 24 | (pkt->msn & PSN_MASK));
-	if (pkt->opcode == RC_ATOMIC_ACK)
+	if (roce_has_original(pkt->opcode))
 		p = put_be64(p, pkt->original);
 	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		p = put_be32(p, pkt->imm);
@@ -240,12 +232,12 @@ static void parse_extensions(struct view *v, struct roce_packet *pkt)
 		pkt->swap = get_be64(v);
 		pkt->compare = get_be64(v);
 	}
-	if (has_aeth(pkt->opcode)) {
+	if (roce_has_aeth(pkt->opcode)) {
 		uint32_t aeth = get_be32(v);
 		pkt->syndrome = (uint8_t)(aeth >> 24);
 		pkt->msn = aeth & PSN_MASK;
 	}
-	if (pkt->opcode == RC_ATOMIC_ACK)
+	if (roce_has_original(pkt->opcode))
 		pkt->original = get_be64(v);
 	if (roce_has_imm(pkt->opcode) || roce_invalidates(pkt->opcode))
 		pkt->imm = get_be32(v);
@@ -313,7 +305,8 @@ static enum roce_verdict parse(const uint8_t *frame, size_t len, const struct ap
 	view_take(&v, BTH_BYTES);
 	if (apart->cut)
 		return ROCE_OK;
-	parse_extensions(&v, pkt);
+	if (roce_extension_bytes[pkt->opcode])
+		parse_extensions(&v, pkt);
 	size_t left = apart->away ? apart->away - ICRC_BYTES : v.left;
 	if (v.bad || left < pad)
 		return ROCE_MALFORMED;

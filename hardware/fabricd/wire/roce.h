@@ -11,6 +11,7 @@
 
 #include "wire/ethernet.h"
 #include "wire/ip.h"
+#include "wire/opcode.h"
 
 #define ROCE_UDP_PORT 4791
 #define UDP_BYTES 8
@@ -156,19 +157,6 @@ static inline uint16_t roce_job_port(uint32_t job)
 {
 	return roce_src_port(job * 0x9e3779b1u);
 }
-
-bool roce_has_reth(uint8_t opcode);
-bool roce_has_imm(uint8_t opcode);
-bool roce_invalidates(uint8_t opcode);
-bool roce_is_first(uint8_t opcode);
-bool roce_is_last(uint8_t opcode);
-bool roce_is_write(uint8_t opcode);
-bool roce_is_send(uint8_t opcode);
-bool roce_is_atomic(uint8_t opcode);
-bool roce_is_response(uint8_t opcode);
-bool roce_is_datagram(uint8_t opcode);
-bool roce_is_offload(uint8_t opcode);
-const char *roce_opcode_name(uint8_t opcode);
 
 uint32_t roce_frame_bytes(uint8_t opcode, uint32_t payload_bytes);
 uint32_t roce_build_headers(uint8_t *frame, const struct roce_packet *pkt);
