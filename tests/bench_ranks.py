@@ -1,12 +1,15 @@
 """Benchmarks of size: the quickstart by the command line, and runs of 256 and 1,024 ranks. Part of tests/bench.py.
 
-`.venv/bin/python -m tests.bench_ranks [--rounds N] [--rooms] [RANKS ...]` prints what a frame's way through a switch
-costs with so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the next one of its
-leaf: through one switch, whatever the number of ranks, so what the two ends cost is always divided by one. Of two runs
-that differ only in their flows' size the difference is taken, so that nothing counts that a run does once: starting,
-connecting, making memory, asking Open vSwitch for the first time. The smaller flow is as large as what its receiver
-keeps, so both runs have the same memory. What is left of the smaller run without its frame-hops is done once: it stands
-beside, for a rank. Of N rounds (default 1) the least counts: processor time is dearer on a busy machine.
+`.venv/bin/python -m tests.bench_ranks [--rounds N] [--rooms] [--partitions N,N] [RANKS ...]` prints what a frame's way
+through a switch costs with so many ranks (default: 8, 64, 256, 1024), by whose processor time. Each rank sends to the
+next one of its leaf: through one switch, whatever the number of ranks, so what the two ends cost is always divided by
+one. Of two runs that differ only in their flows' size the difference is taken, so that nothing counts that a run does
+once: starting, connecting, making memory, asking Open vSwitch for the first time. The smaller flow is as large as what
+its receiver keeps, so both runs have the same memory. What is left of the smaller run without its frame-hops is done
+once: it stands beside, for a rank. Of N rounds (default 1) the least counts: processor time is dearer on a busy
+machine.
+
+With `--partitions` each is measured with so many partitions, and with as many as it has by itself without.
 
 `--rooms` prints the same difference by the rooms of fabricd. Of them `worker` makes memory when it is registered: as
 much in both runs, but the kernel takes now more time for it, now less, and the difference of that is noise.
@@ -15,6 +18,7 @@ much in both runs, but the kernel takes now more time for it, now less, and the 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -90,10 +94,11 @@ class Cost:
         return sum(self.hop_us[part] for part in OURS)
 
 
-def cost(ranks: int, rounds: int = RUNS) -> Cost:
+def cost(ranks: int, rounds: int = RUNS, partitions: str = "auto") -> Cost:
     kept_bytes = max(ALL_KEPT_BYTES // ranks, FLOW_MESSAGE_BYTES)
     sizes = (kept_bytes, kept_bytes + max(MORE_BYTES // ranks, kept_bytes))
-    texts = [experiment(*CLOS[ranks], flows(ranks, CLOS[ranks][2], size)) for size in sizes]
+    clock = f"clock: {{virtual: {{partitions: {partitions}}}}}\n"
+    texts = [experiment(*CLOS[ranks], flows(ranks, CLOS[ranks][2], size)) + clock for size in sizes]
     (few, before), (hops, busy) = (
         _least(seen) for seen in zip(*(map(_busy, texts) for _ in range(rounds)), strict=True)
     )
@@ -173,13 +178,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench_ranks", description=__doc__)
     parser.add_argument("ranks", nargs="*", type=int, choices=list(CLOS), default=list(CLOS), metavar="RANKS")
     parser.add_argument("--rounds", type=int, default=1, metavar="N")
+    parser.add_argument("--partitions", default="auto", metavar="N,N", help="how the fabric is divided, in turns")
     parser.add_argument("--rooms", action="store_true", help="and fabricd's by its rooms")
     options = parser.parse_args()
     print(f"{os.cpu_count()} CPUs, load before {os.getloadavg()[0]:.2f}; processor time")
     print(f"{'':8}{'of a frame-hop, in us':>56}{'of a run, once, in ms for a rank':>44}")
     print(f"{'ranks':>8}" + "".join(f"{part:>14}" for part in (*PARTS, "ours", *PARTS)), flush=True)
-    for ranks in options.ranks:
-        its = cost(ranks, options.rounds)
+    for ranks, partitions in itertools.product(options.ranks, options.partitions.split(",")):
+        its = cost(ranks, options.rounds, partitions)
         hop = [its.hop_us[part] for part in PARTS]
         once = [its.rank_ms[part] for part in PARTS]
         print(f"{ranks:8}" + "".join(f"{figure:14.2f}" for figure in (*hop, its.our_hop_us, *once)), flush=True)

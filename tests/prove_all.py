@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tests.prove_hashes import ROOT
 
 NIGHTLY: dict[str, tuple[str, ...]] = {
-    "hashes": (),
+    "hashes": ("--points", "1", "--partitions", "2,5,32"),
     "fastpath": (),
     "load": (),
     "recovery": ("--seed", "SEED"),

@@ -1,9 +1,11 @@
 """Proof: a change of the code has changed no figure.
 
-`./setup.sh prove hashes [--points N | --all] [--limit SECONDS] [--save TABLE] [--compare TABLE] [FILE ...]`. Runs the
-experiments in `experiments/` (or those named) and prints the `metrics_sha256` of each. Of a sweep it takes N
-points (default 2), evenly spread from the first to the last, or all of them with --all. A point that takes longer than
-SECONDS is left out, and says so. Save a table before a change and compare with it afterwards.
+`./setup.sh prove hashes [--points N | --all] [--limit SECONDS] [--save TABLE] [--compare TABLE] [--partitions N,N]
+[FILE ...]`. Runs the experiments in `experiments/` (or those named) and prints the `metrics_sha256` of each. Of a sweep
+it takes N points (default 2), evenly spread from the first to the last, or all of them with --all. A point that takes
+longer than SECONDS is left out, and says so. Save a table before a change and compare with it afterwards.
+With --partitions each point on the virtual clock runs in a fabric that is divided into so many, too, and has to have
+the same figures.
 """
 
 from __future__ import annotations
@@ -80,6 +82,25 @@ def hashes(files: list[Path], most: int | None, limit: float, *settings: str) ->
             yield f"{name} {number}", answer, time.monotonic() - began
 
 
+def divided(files: list[Path], most: int | None, limit: float, partitions: list[int]) -> int:
+    """Prints each point's hash in an undivided fabric and in divided ones; returns how many differ."""
+    from testbed.experiment import load
+
+    files = [file for file in files if load(str(file)).clock.mode == "virtual"]
+    settings = [f"clock={{virtual: {{partitions: {n}}}}}" for n in (1, *partitions)]
+    differ = left_out = count = 0
+    for runs in zip(*(hashes(files, most, limit, setting) for setting in settings), strict=True):
+        (name, undivided, _), *others = runs
+        count += 1
+        left_out += TOO_LONG in (answer for _, answer, _ in runs)
+        other = [n for n, (_, answer, _) in zip(partitions, others, strict=True) if answer not in (undivided, TOO_LONG)]
+        differ += bool(other) and undivided != TOO_LONG
+        said = f"  OTHERWISE WITH {other} PARTITIONS" if other else ""
+        print(f"{name:56} {sum(seconds for *_, seconds in runs):7.1f} s  {undivided[:16]}{said}")
+    print(f"{count} points with {partitions} partitions, {left_out} left out, {differ} differ")
+    return differ
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./setup.sh prove hashes", description=__doc__)
     parser.add_argument("files", nargs="*", metavar="FILE")
@@ -88,6 +109,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=120, metavar="SECONDS", help="for one point (default 120)")
     parser.add_argument("--save", metavar="TABLE")
     parser.add_argument("--compare", metavar="TABLE")
+    parser.add_argument("--partitions", metavar="N,N", help="the same in fabrics that are divided into so many")
     parser.add_argument("--one", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -95,6 +117,9 @@ def main() -> None:
         return
     before = json.loads(Path(options.compare).read_text()) if options.compare else {}
     files = [Path(f) for f in options.files] or sorted((ROOT / "experiments").rglob("*.yaml"))
+    if options.partitions:
+        partitions = [int(n) for n in options.partitions.split(",")]
+        sys.exit(bool(divided(files, None if options.all else options.points, options.limit, partitions)))
     table: dict[str, str] = {}
     for name, answer, seconds in hashes(files, None if options.all else options.points, options.limit):
         table[name] = answer

@@ -18,6 +18,7 @@
 #include "loop.h"
 #include "plugin/plugin.h"
 #include "worker/worker.h"
+#include "windows.h"
 #include "world.h"
 
 static struct fabric fabric = {.control_fd = -1};
@@ -102,7 +103,7 @@ int main(int argc, char **argv)
 	}
 	if (fifo && sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}))
 		fprintf(stderr, "fabricd: --fifo: %s; going on without\n", strerror(errno));
-	if (!plugins_open(f) || !config_load(f, f->config) || !control_open(f, control) || !workers_open(f, workers) ||
+	if (!plugins_open(f) || !config_load(f, f->config) || !division_load(f) || !control_open(f, control) || !workers_open(f, workers) ||
 	    !privileges_drop(f, user) || !plugins_load(f)) {
 		not_ready(f->error);
 		fabric_free(f);

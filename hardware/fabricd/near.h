@@ -134,11 +134,11 @@ static inline void near_users(const struct fabric *f, const struct queued *q)
 /* near_what_is_next() - Ask for it; the event that runs has been taken out: of the second behind it in its lane what is found
  * in what it names, of the third what it names, of the fifth its frame, of the sixth its successor
  */
-static inline void near_what_is_next(const struct fabric *f)
+static inline void near_what_is_next(const struct fabric *f, const struct heap *h)
 {
-	const struct queued *q = f->heap.behind;
+	const struct queued *q = h->behind;
 
-	if (f->heap.n < NEAR_CROWD || !q || !(q = q->next))
+	if (h->n < NEAR_CROWD || !q || !(q = q->next))
 		return;
 	near_users(f, q);
 	if (!(q = q->next))

@@ -23,6 +23,7 @@
 #include "switch/switch.h"
 #include "transport/qp.h"
 #include "worker/worker.h"
+#include "windows.h"
 #include "world.h"
 
 static const struct nic_receivers receivers = {.transport = transport_receive, .datagram = datagram_receive, .trimmed = trimmed_receive, .offload = offload_receive, .domain = offload_domain};
@@ -69,7 +70,7 @@ void fabric_free(struct fabric *f)
 {
 	struct event e;
 
-	while (event_pop(&f->heap, &e))
+	for (struct heap *from; event_next(f, &from) && event_pop(from, &e);)
 		if (event_kind(&e) == EV_DOORBELL)
 			post_free(e.a);
 	captures_close(f);
@@ -105,6 +106,7 @@ void fabric_free(struct fabric *f)
 	free(f->syncs);
 	free(f->turns);
 	f->syncs = NULL;
+	division_free(f);
 	events_free(&f->heap);
 	free(f->nodes);
 	free(f->accelerators);

@@ -77,7 +77,7 @@ class Experiment(Model):
         description="letters, digits, `.`, `_`, `-`; names the run's folder",
     )
     seed: int = Field(default=1, ge=0, lt=1 << 63, description="of everything random, and of the data")
-    clock: Clock = default("virtual", "`virtual`, `real` or `{real: {dilation: N}}`")
+    clock: Clock = default("virtual", "`virtual`, `real`, `{virtual: {partitions: N}}` or `{real: {dilation: N}}`")
     fabric: FabricSpec = Field(description="the emulated network")
     control: Control = Field(default_factory=Control, description="the controller")
     transport: Transport = Field(default_factory=Transport, description="the RDMA transport")

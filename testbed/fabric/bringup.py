@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from hardware.client import Fabricd, FabricdError
-from hardware.config import fabricd_config
+from hardware.config import Hardware, fabricd_config
 from hardware.devices import FENCE_BRIDGE, FENCE_TAP
 from testbed.base.errors import MachineError
 from testbed.containers import programs
@@ -43,7 +43,7 @@ from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import CHECKOUT
 from testbed.machine.ownership import HOST, PROCESSES, SWITCHES, Journal, Record, control_group
 from testbed.machine.processes import MARK, Process, Running
-from testbed.plan.dilation import automatic
+from testbed.plan.dilation import automatic, partitions_of
 from testbed.plan.hardware import hardware_of
 from topologies import Fabric, Nic
 
@@ -307,6 +307,15 @@ def controller_settings(experiment: Experiment) -> dict[str, Any]:
     return experiment.control.model_dump(exclude={"routing"}) | told
 
 
+def clock_of(experiment: Experiment, fabric: Fabric, hardware: Hardware) -> dict[str, Any]:
+    """The clock as fabricd is told of it."""
+    clock = experiment.clock
+    if clock.mode == "real":
+        return {"mode": "real", "dilation": clock.dilation or automatic(fabric, hardware)}
+    partitions = clock.partitions or partitions_of(fabric)
+    return {"mode": "virtual", **({"partitions": partitions} if partitions > 1 else {})}
+
+
 def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller, dict[str, Any]]:
     """All the steps in their order; returns also what has to be known of the fabric later, as stored in STATE."""
     directory, fabric = work.dir, work.fabric
@@ -322,8 +331,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     database = work.start_database()
     _compile_what_ranks_run()
     hardware, fast = hardware_of(experiment), experiment.control.fast_path
-    clock: dict[str, Any] = {"mode": experiment.clock.mode}
-    clock |= {"dilation": experiment.clock.dilation or automatic(fabric, hardware)} if work.kernel else {}
+    clock = clock_of(experiment, fabric, hardware)
     config = fabricd_config(
         fabric,
         hardware,

@@ -13,8 +13,9 @@ MANY = 400
 """After so many each further doubling of the time takes half as many again: the period doubles."""
 KEPT_BYTES = 256 << 20
 NOT_EMULATED = ("fences", "forwarding_wall_ns", "fast_hops", "fast_checked", "fast_stale", "tables_changed",
-                "events")  # fmt: skip
-"""Of `fidelity`: matters of wall time, of which way frames went, of how a program's threads wake each other."""
+                "events", "windows")  # fmt: skip
+"""Of `fidelity`: matters of wall time, of which way frames went, of how far partitions ran, of how a program's threads
+wake each other."""
 
 
 def next_ns(time_ns: int) -> int:

@@ -1,4 +1,4 @@
-"""fabricd's event queue against a list that is searched: the same events, in the same order."""
+"""fabricd's event queue against a list that is searched: the same events, in the same order, divided or not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hardware.build import CFLAGS, SANITIZE, SOURCES
 PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
+#include "engine/division.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 
@@ -37,6 +38,21 @@ static bool odd(struct event *e, void *context)
 	return e->seq & 1;
 }
 
+static size_t there(const struct division *d)
+{
+	return d->partition[0].heap.n + d->partition[1].heap.n + d->partition[2].heap.n;
+}
+
+/* Each event is where it belongs */
+static bool divided(const struct fabric *f)
+{
+	size_t of_all = 0;
+
+	for (size_t i = 0; i < n; i++)
+		of_all += event_of_all(event_kind(&list[i]));
+	return f->heap.n == (f->division->in_force ? of_all : n) && f->heap.n + there(f->division) == n;
+}
+
 static bool forget(struct fabric *f)
 {
 	size_t left = 0;
@@ -46,18 +62,26 @@ static bool forget(struct fabric *f)
 		if (!(list[i].seq & 1))
 			list[left++] = list[i];
 	n = left;
-	return f->heap.n == n;
+	return f->heap.n + there(f->division) == n;
 }
 
 int main(void)
 {
-	static struct fabric f;
+	static uint8_t of[8] = {0, 1, 2, 0, 1, 2, 2, 2};
+	static struct division division = {.count = 3, .of = of};
+	static struct fabric f = {.division = &division};
+	struct heap *from;
 	struct event e;
 	ps_t now = 0;
 
 	for (int step = 0; step < 60000; step++) {
 		if (step % 15000 == 14999 && !forget(&f))
 			return 1;
+		if (step % 1777 == 1776)
+			events_divide(&f, !division.in_force);
+		if (!divided(&f))
+			return 4;
+		division.by = (uint32_t)draw(4);
 		if (n < MOST && draw(100) < (step / 6000 % 2 ? 70 : 40)) {
 			/* few places and times, so that many share one; often before others of the same place */
 			uint64_t kind = draw(EVENT_KINDS), node = draw(8), port = draw(2);
@@ -67,7 +91,8 @@ int main(void)
 			list[n++] = new;
 			continue;
 		}
-		if (!event_pop(&f.heap, &e)) {
+		const struct event *next = event_next(&f, &from);
+		if (!next || !event_pop(from, &e)) {
 			if (n)
 				return 2;
 			continue;
@@ -82,6 +107,8 @@ int main(void)
 		list[first] = list[--n];
 	}
 	events_free(&f.heap);
+	for (int i = 0; i < 3; i++)
+		events_free(&division.partition[i].heap);
 	return 0;
 }
 """

@@ -117,6 +117,22 @@ MISTAKES = [
         "from, to, size, start",
     ),
     ("clock: virtual", "clock: fast", "fast", "clock", "'fast' is not a clock", "virtual, real"),
+    (
+        "clock: virtual",
+        "clock: {virtual: {partitions: 65}}",
+        "virtual:",
+        "clock.virtual.partitions",
+        "65 is no number of partitions",
+        "from 1 to 64",
+    ),
+    (
+        "clock: virtual",
+        "clock: {virtual: {parts: 2}}",
+        "virtual:",
+        "clock.virtual.parts",
+        "unknown key 'parts'",
+        "partitions",
+    ),
     ("clock: virtual", "clock: {real: {dilation: 0}}", "real:", "clock.real.dilation", "0 is not a dilation", "from 1"),
     (
         "clock: virtual",

@@ -213,7 +213,7 @@ void control_readable(struct fabric *f, struct control_conn *c)
 /* fabric_idle() - Nothing is left that could happen by itself */
 bool fabric_idle(const struct fabric *f)
 {
-	return f->heap.n == f->heap.background && !f->ovs->head && !f->clock.hold_left;
+	return events_idle(f) && !f->ovs->head && !f->clock.hold_left;
 }
 
 /* control_later() - A request is answered later; of two of a kind on one connection the last one is */
@@ -250,7 +250,8 @@ static bool to_go_on(struct fabric *f, ps_t t)
 	if (!f->clock.started)
 		return false; /* what is due goes on as it is put in; what was missed belongs to the next job */
 	fault_forget_healed(f); /* time may stand still before them */
-	const struct event *first = f->heap.n ? event_first(&f->heap) : NULL;
+	struct heap *from;
+	const struct event *first = event_next(f, &from);
 
 	return first && (first->t < t || (first->t == t && event_kind(first) <= EV_FAULT));
 }

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "control/control.h"
 #include "engine/clock.h"
+#include "engine/division.h"
 #include "engine/fabric.h"
 #include "fast_path/flow_cache.h"
 #include "fault/fault.h"
@@ -251,6 +252,10 @@ static json_t *fidelity_json(const struct fabric *f)
 		NUMBER(o, "fast_checked", fast->checked);
 		NUMBER(o, "fast_stale", fast->stale);
 		NUMBER(o, "tables_changed", fast->changed);
+	}
+	if (f->division) {
+		NUMBER(o, "partitions", f->division->count);
+		NUMBER(o, "windows", f->division->windows);
 	}
 	NUMBER(o, "flagged", f->ovs->flagged);
 	json_object_set(o, "flagged_examples", f->ovs->flagged_examples);

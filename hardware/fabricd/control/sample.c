@@ -124,6 +124,12 @@ static void sample(struct fabric *f, struct sampler *s, ps_t t)
 	}
 }
 
+/* sample_next() - The next point of the grid */
+ps_t sample_next(const struct fabric *f)
+{
+	return f->sampler ? f->sampler->next : PS_NEVER;
+}
+
 /* sample_before() - An event of time @t is about to run: take the points of the grid that lie before it */
 void sample_before(struct fabric *f, ps_t t)
 {

@@ -11,6 +11,7 @@ struct control_conn;
 struct fabric;
 struct port;
 
+ps_t sample_next(const struct fabric *f);
 void sample_before(struct fabric *f, ps_t t);
 void sample_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
 const char *sample_start(struct fabric *f, struct control_conn *c, const json_t *request, json_t *answer);

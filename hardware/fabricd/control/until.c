@@ -40,7 +40,9 @@ bool until_rests(struct fabric *f)
 
 	if (!c->bounded || !c->started || f->ovs->head || c->hold_left || c->workers_now != PS_NEVER)
 		return false;
-	return !f->heap.n || event_first(&f->heap)->t > c->until;
+	struct heap *from;
+	const struct event *first = event_next(f, &from);
+	return !first || first->t > c->until;
 }
 
 /* until_look() - No event may run: is it because the time has come? */

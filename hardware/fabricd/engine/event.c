@@ -24,6 +24,7 @@
 
 #include "base/lines.h"
 #include "base/units.h"
+#include "engine/division.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 
@@ -129,8 +130,10 @@ static inline enum joined join(struct heap *h, struct queued *q, uint64_t name)
 	return BEHIND_OTHERS;
 }
 
-/* Return: false if it has to go into the heap */
-static inline bool line_up(struct heap *h, struct queued *q, ps_t now)
+/* Return: false if it has to go into the heap
+ * @by:	The partition that enters it: each goes through a window by itself, so of each the next belongs behind the last
+ */
+static inline bool line_up(struct heap *h, struct queued *q, ps_t now, uint64_t by)
 {
 	enum event_kind kind = event_kind(&q->e);
 	enum joined joined = NOT_THERE;
@@ -138,7 +141,7 @@ static inline bool line_up(struct heap *h, struct queued *q, ps_t now)
 	q->next = NULL;
 	q->lane = IN_NO_LANE;
 	if (steady(kind))
-		joined = join(h, q, (uint64_t)kind << 56 | (uint64_t)(q->e.t - now));
+		joined = join(h, q, (uint64_t)kind << 56 ^ by << 48 ^ (uint64_t)(q->e.t - now));
 	if (joined == NOT_THERE)
 		joined = join(h, q, q->e.key);
 	return joined == BEHIND_OTHERS;
@@ -190,11 +193,15 @@ static struct queued *take(struct heap *h)
 	return q;
 }
 
-static void push(struct heap *h, struct queued *q, ps_t now)
+static void push(struct heap *h, struct queued *q, ps_t now, uint64_t by)
 {
+	bool alone = background(event_kind(&q->e));
+
 	h->n++;
-	h->background += background(event_kind(&q->e));
-	if (line_up(h, q, now))
+	h->background += alone;
+	if (!alone && q->e.t > h->latest)
+		h->latest = q->e.t;
+	if (line_up(h, q, now, by))
 		return;
 	struct heap_entry x = entry_of(q);
 	if (h->gap) {
@@ -215,6 +222,13 @@ static void push(struct heap *h, struct queued *q, ps_t now)
 	h->at[i] = x;
 }
 
+static inline struct heap *heap_of(struct fabric *f, enum event_kind kind, uint32_t node)
+{
+	struct division *d = f->division;
+
+	return d && d->in_force && !event_of_all(kind) ? &d->partition[d->of[node]].heap : &f->heap;
+}
+
 /* event_add() - Enter an event
  * @f:		Fabric
  * @t:		When
@@ -226,7 +240,8 @@ static void push(struct heap *h, struct queued *q, ps_t now)
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b)
 {
-	struct queued *q = take(&f->heap);
+	struct heap *h = heap_of(f, kind, node);
+	struct queued *q = take(h);
 
 	q->e.t = t;
 	q->e.key = (uint64_t)kind << 56 | (uint64_t)(node & 0xffffff) << 32 | (uint64_t)(port & 0xffff) << 16 |
@@ -234,7 +249,7 @@ void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, ui
 	q->e.seq = seq;
 	q->e.a = a;
 	q->e.b = b;
-	push(&f->heap, q, f->clock.now);
+	push(h, q, f->clock.now, f->division ? f->division->by : 0);
 }
 
 /* event_first() - The event that is next; there is one */
@@ -249,17 +264,79 @@ const struct event *event_first(struct heap *h)
  */
 void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context)
 {
-	close_gap(&f->heap);
-	struct heap old = f->heap;
+	uint32_t heaps = 1 + (f->division ? f->division->count : 0);
+	struct heap old[1 + PARTITIONS_MAX];
 
-	f->heap = (struct heap){0};
-	for (size_t i = 0; i < old.entries; i++)
-		for (const struct queued *q = old.at[i].q; q; q = q->next) {
-			struct event e = q->e;
-			if (!over(&e, context))
-				event_add(f, e.t, event_kind(&e), event_node(&e), event_port(&e), event_other(&e), e.seq, e.a, e.b);
-		}
-	events_free(&old);
+	for (uint32_t k = 0; k < heaps; k++) {
+		struct heap *h = k ? &f->division->partition[k - 1].heap : &f->heap;
+		close_gap(h);
+		old[k] = *h;
+		*h = (struct heap){0};
+	}
+	for (uint32_t k = 0; k < heaps; k++) {
+		for (size_t i = 0; i < old[k].entries; i++)
+			for (const struct queued *q = old[k].at[i].q; q; q = q->next) {
+				struct event e = q->e;
+				if (!over(&e, context))
+					event_add(f, e.t, event_kind(&e), event_node(&e), event_port(&e), event_other(&e), e.seq, e.a, e.b);
+			}
+		events_free(&old[k]);
+	}
+}
+
+static bool none(struct event *e, void *context)
+{
+	(void)e;
+	(void)context;
+	return false;
+}
+
+/* events_divide() - Events stand with their partitions from now on, or together */
+void events_divide(struct fabric *f, bool on)
+{
+	f->division->in_force = on;
+	event_forget(f, none, NULL);
+}
+
+/* event_next() - The event that is next of all, or NULL
+ * @from:	Set to the heap that has it
+ */
+const struct event *event_next(struct fabric *f, struct heap **from)
+{
+	uint32_t count = f->division && f->division->in_force ? f->division->count : 0;
+	struct heap *first = NULL;
+
+	for (uint32_t k = 0; k <= count; k++) {
+		struct heap *h = k ? &f->division->partition[k - 1].heap : &f->heap;
+		if (!h->n)
+			continue;
+		close_gap(h);
+		if (!first || before(h->at, first->at))
+			first = h;
+	}
+	*from = first;
+	return first ? &first->at[0].q->e : NULL;
+}
+
+/* events_idle() - Is nothing left but what leads to nothing? */
+bool events_idle(const struct fabric *f)
+{
+	bool idle = f->heap.n == f->heap.background;
+
+	for (uint32_t k = 0; idle && f->division && k < f->division->count; k++)
+		idle = f->division->partition[k].heap.n == f->division->partition[k].heap.background;
+	return idle;
+}
+
+/* events_latest() - The time of the latest event that leads to something, of those that there were */
+ps_t events_latest(const struct fabric *f)
+{
+	ps_t latest = f->heap.latest;
+
+	for (uint32_t k = 0; f->division && k < f->division->count; k++)
+		if (f->division->partition[k].heap.latest > latest)
+			latest = f->division->partition[k].heap.latest;
+	return latest;
 }
 
 /* event_pop() - Take the first event out

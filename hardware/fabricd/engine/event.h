@@ -86,18 +86,28 @@ struct heap {
 	size_t slab_count;
 	size_t n; /* events, in the heap and in lanes */
 	size_t background; /* pauses and faults that come and go: alone, they lead to nothing */
+	ps_t latest; /* of all others that there were */
 };
 
 void event_add(struct fabric *f, ps_t t, enum event_kind kind, uint32_t node, uint32_t port, uint32_t other,
 	       uint64_t seq, void *a, uint64_t b);
 void event_forget(struct fabric *f, bool (*over)(struct event *e, void *context), void *context);
 const struct event *event_first(struct heap *h);
+const struct event *event_next(struct fabric *f, struct heap **from);
+bool events_idle(const struct fabric *f);
+ps_t events_latest(const struct fabric *f);
 bool event_pop(struct heap *h, struct event *e);
 void events_free(struct heap *h);
 
 static inline enum event_kind event_kind(const struct event *e)
 {
 	return (enum event_kind)(e->key >> 56);
+}
+
+/* Does it concern all of the fabric, and not a node alone? */
+static inline bool event_of_all(enum event_kind kind)
+{
+	return kind < EV_DOORBELL || kind == EV_CREDITS;
 }
 
 /* Where: indexes of the node, of its port, and of a second port */

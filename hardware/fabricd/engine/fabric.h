@@ -21,7 +21,8 @@ struct fabric {
 	char id[16];
 	uint64_t seed;
 	struct clock clock;
-	struct heap heap;
+	struct heap heap; /* all events; while it is divided those that concern all of it */
+	struct division *division; /* division.h; NULL: it is never divided */
 	struct ahead ahead;
 	int epoll_fd;
 	volatile bool stop; /* set by a signal, too */
@@ -75,6 +76,7 @@ struct fabric {
 	uint32_t scale_up_count;
 	/* worker/ */
 	struct worker *workers; /* as many as NICs */
+	uint32_t programs; /* sessions of programs */
 	struct worker *over; /* programs of which nothing is left, until nobody looks at them any more */
 	const struct worker_services *services;
 	struct sync **syncs;	/* by hash */

@@ -45,6 +45,7 @@ struct asked report_ask(struct fabric *f, const char *who, uint64_t id, json_t *
 void report_settle(struct fabric *f, uint64_t id);
 bool report_acts(const struct fabric *f, const char *who);
 bool report_waits(const struct fabric *f, uint64_t id);
+void report_window(struct fabric *f);
 void report_pause(struct fabric *f, const struct port *p, unsigned class, bool on);
 
 #endif

@@ -209,13 +209,15 @@ void fault_event(struct fabric *f, struct fault *x, bool on)
 /* fault_forget_healed() - Remove the next events as long as they are those of healed faults: they do nothing */
 void fault_forget_healed(struct fabric *f)
 {
-	while (f->heap.n) {
-		const struct event *first = event_first(&f->heap);
+	const struct event *first;
+	struct heap *from;
+
+	while ((first = event_next(f, &from))) {
 		enum event_kind kind = event_kind(first);
 		struct event gone;
 		if ((kind != EV_FAULT && kind != EV_FAULT_NOW) || !((const struct fault *)first->a)->healed)
 			return;
-		event_pop(&f->heap, &gone);
+		event_pop(from, &gone);
 	}
 }
 

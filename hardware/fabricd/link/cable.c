@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "engine/division.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
@@ -107,6 +108,9 @@ void cable_in_force(struct fabric *f, struct cable *cable)
 	struct cable_params want = cable->base;
 
 	f->impairment->cable(f, cable, &want);
+	for (int i = 0; i < 2; i++) /* a pause of the old rate may last longer than any of the new one (switch/deadlock.c) */
+		if (want.rate_bps != cable->p.rate_bps && cable->end[i]->paused)
+			division_in_order(f, f->clock.now + 2 * pfc_time(cable->end[i], PFC_QUANTA));
 	bool turned = want.up != cable->p.up, faster = want.rate_bps != cable->p.rate_bps;
 	cable->p = want;
 	for (int i = 0; i < 2; i++)

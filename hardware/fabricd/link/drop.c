@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/frame.h"
 #include "link/port.h"
@@ -55,7 +56,10 @@ void port_lost(struct fabric *f, struct port *p, const struct frame *fr, enum dr
 		last = p->last_drop[why] = malloc(sizeof *last);
 		if (!last)
 			abort();
+	} else if (last->at > f->clock.now) {
+		return; /* the near end of a cable drops for the far one, which may have come further in a window */
 	}
+	last->at = f->clock.now;
 	last->len = fr->len;
 	memcpy(last->data, fr->data, frame_near(fr) < DROPPED_BYTES ? frame_near(fr) : DROPPED_BYTES);
 	if (why == DROP_FORWARDING && p->drops[why] == 1) {

@@ -39,6 +39,7 @@ enum shown {
 
 #define DROPPED_BYTES 80
 struct dropped {
+	ps_t at;
 	uint32_t len;
 	uint8_t data[DROPPED_BYTES];
 };

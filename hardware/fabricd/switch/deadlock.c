@@ -10,10 +10,14 @@
  * It is looked for when XOFF is sent again, and as often where credits are waited for.  Only queues count that have been
  * paused for longer than one XOFF lasts, so that a jam which dissolves by itself
  * is none.
+ *
+ * Who looks sees all switches, so they have to have come equally far.  One that is paused for so long has been told so before:
+ * after each XOFF that is sent again there are no windows (windows.c) for as long as two of them last.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/division.h"
 #include "engine/fabric.h"
 #include "engine/report.h"
 #include "link/credits.h"
@@ -82,6 +86,8 @@ void deadlock_look(struct fabric *f, struct port *p, unsigned class)
 {
 	struct walk w = {.f = f};
 
+	if (!credits_on(p, class)) /* a look at those is an event of all the fabric */
+		division_in_order(f, f->clock.now + 2 * pfc_time(p, 0xffff));
 	if (!stuck(f, p, class) || ((struct sw *)p->node)->deadlock_reported)
 		return;
 	w.seen = calloc(f->port_count, 1);

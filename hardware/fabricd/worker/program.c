@@ -54,6 +54,7 @@ struct worker *program_new(struct fabric *f, struct worker *rank)
 	*w = (struct worker){.owner.ops = &program_qp_ops, .f = f, .nic = rank->nic, .rank = rank->rank, .program = ++rank->programs,
 			     .listen_fd = -1, .fd = -1, .written = PS_NEVER};
 	*at = w;
+	f->programs++;
 	return w;
 }
 
@@ -133,6 +134,7 @@ void program_over(struct fabric *f, struct worker *w)
 	while (*at != w)
 		at = &(*at)->next;
 	*at = w->next;
+	f->programs--;
 	free(w->compute_free);
 	w->compute_free = NULL;
 	w->next = f->over;

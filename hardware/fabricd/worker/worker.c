@@ -201,7 +201,9 @@ void workers_close(struct fabric *f)
 	}
 }
 
-/* Find out when the wait ends, as far as is known now, and have an event for it */
+/* Find out when the wait ends, as far as is known now, and have an event for it; if that time is over already it is the next
+ * of all, and the clock goes no further than it may act
+ */
 static void plan_wake(struct fabric *f, struct worker *w)
 {
 	ps_t t = PS_NEVER;
@@ -217,7 +219,7 @@ static void plan_wake(struct fabric *f, struct worker *w)
 	if (t == PS_NEVER || t == w->wake_at)
 		return;
 	w->wake_at = t;
-	event_add(f, t > f->clock.now ? t : f->clock.now, EV_WAKE, w->nic->n.index, 0, w->program & 0xffff, ++w->wake_number, w, 0);
+	event_add(f, t, EV_WAKE, w->nic->n.index, 0, w->program & 0xffff, ++w->wake_number, w, 0);
 }
 
 /* worker_record() - Something has happened, or will at r->t */
@@ -327,11 +329,17 @@ void worker_wake(struct fabric *f, struct worker *w)
 	send_records(f, w);
 }
 
+/* worker_hears() - Does it wait for what others say at once, by a CONNECT or SYNC? */
+bool worker_hears(const struct worker *w)
+{
+	return w->state == WORKER_WAITING && (w->syncing || w->connecting);
+}
+
 /* worker_must_wait() - May a running worker still cause a record that this one sees when it wakes now?
  *
  * Only by a CONNECT or SYNC, which act at once.
  */
 bool worker_must_wait(const struct fabric *f, const struct worker *w)
 {
-	return w->state == WORKER_WAITING && (w->syncing || w->connecting) && f->clock.workers_now <= w->wake_at;
+	return worker_hears(w) && f->clock.workers_now <= w->wake_at;
 }

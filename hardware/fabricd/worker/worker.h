@@ -150,6 +150,7 @@ void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t unti
 void worker_written(struct fabric *f, struct worker *w, ps_t t);
 uint8_t *reply_head(uint8_t *to, enum reply kind, uint32_t bytes);
 void worker_send(struct fabric *f, struct worker *w, const void *data, size_t len);
+bool worker_hears(const struct worker *w);
 bool worker_must_wait(const struct fabric *f, const struct worker *w);
 void worker_look_after(struct fabric *f);
 json_t *worker_waits_json(const struct fabric *f);
