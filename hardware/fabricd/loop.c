@@ -144,13 +144,11 @@ static int watch_dispatch(struct fabric *f, int64_t timeout_ns)
 
 static void say_stalled(struct fabric *f)
 {
+	if (f->clock.workers_now != PS_NEVER)
+		return; /* somebody runs, holds, or is expected */
 	json_t *waiting = json_array();
 
 	SESSIONS_EACH(f, w) {
-		if (w->state == WORKER_RUNNING || (w->state == WORKER_ABSENT && w->expected) || worker_holds(w)) {
-			json_decref(waiting);
-			return;
-		}
 		if (w->state == WORKER_WAITING) {
 			char text[256];
 			worker_waits_for(w, text, sizeof text);

@@ -30,7 +30,7 @@ from testbed.fabric.inventory import topology_text
 from testbed.fabric.names import Names
 from testbed.fabric.ovs import OpenVSwitch
 from testbed.fabric.parts import Supervision, failed, trouble, why_dead
-from testbed.machine import ownership
+from testbed.machine import descriptors, ownership
 from testbed.machine.lockfile import LockFile
 from testbed.machine.mounts import binds
 from testbed.machine.ownership import HOST, Record, Removed
@@ -102,6 +102,7 @@ class Lab:
         """
         _check_machine()
         fabric = experiment.build_fabric()
+        descriptors.allow(fabric)
         kernel = experiment.clock.mode == "real"
         with ExitStack() as making:
             making.enter_context(undisturbed())
