@@ -81,6 +81,7 @@ def lost(f: BareFabric) -> Any:
     f.events("held")
     f.fabricd.request("heal", fault="slow")
     f.fabricd.request("run_until")
+    f.fabricd.request("quiesce", 60.0)  # so that what follows begins when all is over, however slow we are
     return flows(f, 3, 20_000)
 
 
