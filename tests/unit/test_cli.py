@@ -44,7 +44,7 @@ def test_help_of_show_is_whole_too():
     ("line", "said"),
     [
         ("statsu", "No such command 'statsu'. Did you mean 'status'?"),
-        ("show interface", "Did you mean 'interfaces' or"),
+        ("show interfacse", "Did you mean 'interfaces' or"),
         ("show pf config", "Did you mean 'pfc'?"),
         ("zzz", "No such command 'zzz'.\n"),
         ("list", "No such command 'list'. `testbed status --all` does that."),
@@ -62,6 +62,13 @@ def test_help_of_show_is_whole_too():
 def test_an_unknown_command_is_answered_by_what_is_near(line, said):
     result = CliRunner().invoke(cli, line.split(), prog_name="testbed")
     assert result.exit_code == 2 and said in result.stderr
+
+
+def test_a_word_that_is_shortened_is_as_the_whole_one() -> None:
+    said = [
+        CliRunner().invoke(cli, ["show", word, "--help"], prog_name="testbed").stdout for word in ("int", "interfaces")
+    ]
+    assert said[0] == said[1] and "counters trim" in said[0]
 
 
 def _all(command, parent, name):
