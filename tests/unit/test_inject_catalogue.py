@@ -215,8 +215,8 @@ def requests(**written: Any) -> list[dict[str, Any]]:
 
 
 def test_opcodes_are_those_that_fabricd_knows() -> None:
-    source = (faults_page.DOCS.parent / "hardware" / "fabricd" / "wire" / "opcode.c").read_text()
-    assert set(re.findall(r'case (?:RC|UD)_\w+: return "(\w+)"', source)) == set(get_args(Opcode))
+    source = (faults_page.DOCS.parent / "hardware" / "fabricd" / "wire" / "opcode.def").read_text()
+    assert set(re.findall(r'OPCODE\((?:RC|UD)_\w+, "(\w+)"', source)) == set(get_args(Opcode))
 
 
 def test_a_direction_is_the_port_that_frames_leave_by() -> None:
