@@ -6,6 +6,7 @@ An answer's text is the very line that JSON lines have.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -28,7 +29,7 @@ def require_mcp() -> None:
     except ImportError:
         raise MachineError(
             "the MCP server needs the package mcp, version 2, which is not installed",
-            hint="pip install 'railbed[agents]'; --jsonl has the same tools without it",
+            hint=f"{sys.executable} -m pip install 'mcp>=2,<3'; --jsonl has the same tools without it",
         ) from None
 
 

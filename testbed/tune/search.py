@@ -13,6 +13,7 @@ run.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -365,7 +366,7 @@ def _optuna() -> None:
         import optuna
     except ImportError:
         what = "a search needs Optuna, which is not installed"
-        raise MachineError(what, "testbed tune", "pip install 'railbed[tune]'") from None
+        raise MachineError(what, "testbed tune", f"{sys.executable} -m pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 

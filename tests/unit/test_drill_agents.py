@@ -233,7 +233,7 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     with pytest.raises(MachineError) as raised:
         mcp.require_mcp()
-    assert "railbed[agents]" in raised.value.hint and "--jsonl" in raised.value.hint
+    assert "-m pip install 'mcp" in raised.value.hint and "--jsonl" in raised.value.hint
 
 
 def test_by_the_official_client_in_memory(game: Game) -> None:
