@@ -93,19 +93,6 @@ def test_rping_as_the_page_has_it(lab: Lab) -> None:
     assert lines == [line for line in PAGE.splitlines() if line.startswith("ping data")] != []
 
 
-def test_a_capture_begins_with_the_first_frame(lab: Lab) -> None:
-    """Which comes when the program has measured its CPU for 1.2 s; until it is started the clock stands."""
-    command = [*TESTBED, "capture", "nic:0", "--wait", "5s", "--for", "1us", "--fabric", lab.id]
-    capture = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, cwd=ROOT)
-    wait_until((lab.dir / "look-h0-1.pcapng").exists, "the capture to begin")
-    lines = [line.split()[2:] for line in PAGE.splitlines() if line.startswith("testbed exec") and "ib_write" in line]
-    server = start(lab, 0, lines[0][2:])
-    wait_until((lab.dir / "network" / "0-18515").exists, "the server to listen")
-    assert start(lab, 1, lines[1][2:]).wait(60) == server.wait(60) == 0
-    said, _ = capture.communicate(timeout=60)
-    assert "RC WRITE_FIRST" in said.splitlines()[2]
-
-
 def test_hosts_shells_have_their_nics_too(lab: Lab) -> None:
     """`testbed shell` as it is typed: programs of the hosts, in no container."""
     lines = ["h0 ib_write_bw -F -s 65536 -n 1000 >/dev/null &", "h1 sleep 0.1"]
