@@ -38,6 +38,11 @@ class Axis:
     columns: list[str]
     entries: list[Entry]
 
+    @property
+    def keys(self) -> set[str]:
+        """That it sets."""
+        return {key for entry in self.entries for key, _, _ in entry.settings}
+
 
 Place = Callable[..., str]
 """`FILE:LINE: KEY` of what stands at a path in the file."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from testbed.base import yaml_reader
 from testbed.base.errors import InputError, Problem
+from testbed.experiment.axes import axes_of
 from testbed.experiment.blocks.own import unproved
 
 if TYPE_CHECKING:
@@ -56,30 +57,18 @@ def override(experiment: Experiment, settings: Sequence[str]) -> Experiment:
 
 def _pinned(experiment: Experiment, values: Sequence[tuple[str, Any, str]]) -> Experiment:
     """The experiment without the axes of its sweep that would set these keys anew. Raises InputError."""
-    said = {key for key, _, _ in values}
-    written = {} if "sweep" in said else experiment.written().get("sweep") or {}
-    sweep = {word: axis for word, axis in written.items() if f"sweep.{word}" not in said}
-    before = len(sweep)
-    for key, _, where in values:
-        if isinstance(sweep.get(key), list):
-            del sweep[key]
-        elif axis := next((word for word, axis in sweep.items() if key in _swept(word, axis)), None):
-            hint = f"set sweep.{axis}, or leave it out: --set sweep.{axis}=null"
-            raise InputError(f"the file sweeps over {key}, together with others", where, hint)
-    if len(sweep) == before:
+    said = {key: where for key, _, where in values}
+    sweep = {} if "sweep" in said else experiment.written().get("sweep") or {}
+    axes = axes_of({w: axis for w, axis in sweep.items() if f"sweep.{w}" not in said}, experiment.seed, lambda *_: "")
+    again = [(axis.word, key) for axis in axes for key in sorted(axis.keys & said.keys())]
+    for word, key in again:
+        if word != key:
+            hint = f"set sweep.{word}, or leave it out: --set sweep.{word}=null"
+            raise InputError(f"the file sweeps over {key}, together with others", said[key], hint)
+    if not again:
         return experiment
-    kept = {word: axis for word, axis in written.items() if word in sweep or f"sweep.{word}" in said}
+    kept = {word: axis for word, axis in sweep.items() if (word, word) not in again}
     return _changed(experiment, [("sweep", kept or None, values[0][2])], values[0][2])
-
-
-def _swept(word: str, axis: Any) -> set[str]:
-    """The keys that an axis sets, of one that sets several."""
-    keys = (
-        [word]
-        if isinstance(axis, list)
-        else [*axis, *axis.get("over", ()), *(k for v in axis.values() if isinstance(v, dict) for k in v)]
-    )
-    return {one.strip() for key in keys for one in key.split(",")}
 
 
 def changed(experiment: Experiment, values: Sequence[tuple[str, Any, str]], shown: str) -> Experiment:
