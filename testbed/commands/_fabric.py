@@ -79,15 +79,12 @@ def rank_of(lab: Lab, word: str) -> int:
     Raises InputError that says which there are.
     """
     from testbed.base.errors import InputError
+    from testbed.words.kinds import RANK, Wrong
 
-    nics = lab.fabric.nics
-    if word.isascii() and word.isdecimal() and int(word) < len(nics):
-        return int(word)
-    of = [str(nic.rank) for nic in nics if word in (nic.name, nic.host)]
-    if len(of) == 1:
-        return int(of[0])
-    here = f"{word} has rank {', '.join(of)}; " if of else ""
-    raise InputError(f"there is no rank {word}", "command line", f"{here}ranks: 0 to {len(nics) - 1}")
+    try:
+        return int(RANK.read(word, lab.fabric))
+    except Wrong as wrong:
+        raise InputError(wrong.what, "command line", wrong.hint) from None
 
 
 def is_fabric(name: str) -> bool:

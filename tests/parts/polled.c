@@ -81,12 +81,17 @@ static void *on_its_stack(void *unused)
 	return unused;
 }
 
-static void polls_a_threads_stack(void)
+static void in_a_thread(void *(*does)(void *))
 {
 	pthread_t other;
 
-	pthread_create(&other, NULL, on_its_stack, NULL);
+	pthread_create(&other, NULL, does, NULL);
 	pthread_join(other, NULL);
+}
+
+static void polls_a_threads_stack(void)
+{
+	in_a_thread(on_its_stack);
 }
 
 /* The kernel reads and writes it, too */
@@ -206,10 +211,7 @@ static void *deaf(void *unused)
 /* Threads of libraries block all signals, as those of UCX do */
 static void blocks_signals(void)
 {
-	pthread_t other;
-
-	pthread_create(&other, NULL, deaf, NULL);
-	pthread_join(other, NULL);
+	in_a_thread(deaf);
 }
 
 static void each(const char *what, void (*how)(void))
