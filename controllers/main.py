@@ -20,6 +20,7 @@ from topologies.graph.fabric import Fabric
 from topologies.ranks.multipath import Hashing
 
 HOST = "127.0.0.1"
+_PATIENCE_S = 3600  # with a switch that does not read: a busy machine may keep Open vSwitch from it for long
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -77,6 +78,7 @@ def serve(settings: Any, port: int) -> None:
 
     arguments = ["--ofp-listen-host", HOST, "--ofp-tcp-listen-port", str(port)]
     cfg.CONF(args=arguments, project=LIBRARY, default_config_files=[])
+    cfg.CONF.set_override("socket_timeout", _PATIENCE_S)
     manager = app_manager.AppManager.get_instance()
     Railbed.fabric, Railbed.dpid_base = settings.fabric, settings.dpid_base
     # Ours is loaded last: it asks the others for their part before any of them runs.

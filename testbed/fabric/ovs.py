@@ -175,14 +175,17 @@ class OpenVSwitch:
     def set_controller(self, names: Sequence[str], target: str) -> list[Command]:
         """Starts pointing bridges to a controller that already listens: refused, they try again only 8 s later.
 
-        Does not wait for them: the controller sees them come.
+        Does not wait for them: the controller sees them come. Nor do they ask whether it is still there, as by
+        default after 5 s of silence: a switch whose turns take longer than that, with thousands of ports, would take
+        the controller for gone, come again, and have all its flows made anew in the middle of a run.
         """
         operations: list[Operation] = []
         for number, name in enumerate(names):
-            controller = {"op": "insert", "table": "Controller", "row": {"target": target}, "uuid-name": f"r{number}"}
+            row = {"target": target, "inactivity_probe": 0}
+            controller = {"op": "insert", "table": "Controller", "row": row, "uuid-name": f"r{number}"}
             where = [["name", "==", name]]
-            row = {"controller": named(number)}
-            operations += [controller, {"op": "update", "table": "Bridge", "where": where, "row": row}]
+            its = {"controller": named(number)}
+            operations += [controller, {"op": "update", "table": "Bridge", "where": where, "row": its}]
         return [self._transaction(operations)]
 
     def return_to_sender(self, name: str, port: int = 1) -> subprocess.Popen[str]:

@@ -27,7 +27,7 @@ TABLES = {  # what is compared, by table; references to rows become what those a
     "Bridge": ("name", "ports", "controller", "datapath_type", "fail_mode", "protocols", "other_config", "mirrors"),
     "Port": ("name", "interfaces", "tag", "other_config"),
     "Interface": ("name", "type", "ofport_request", "options", "other_config"),
-    "Controller": ("target", "connection_mode", "other_config"),
+    "Controller": ("target", "connection_mode", "inactivity_probe", "other_config"),
 }
 
 
@@ -87,6 +87,7 @@ def by_vsctl(ovs: OpenVSwitch) -> None:
         args += ["--", "add-br", bridge.name, "--", "set", "Bridge", bridge.name, "datapath_type=netdev"]
         args += ["fail_mode=secure", "protocols=OpenFlow13,OpenFlow15", f"other_config:datapath-id={bridge.dpid:016x}"]
         args += ["other_config:disable-in-band=true", "--", "set-controller", bridge.name, TARGET]
+        args += ["--", "set", "Controller", bridge.name, "inactivity_probe=0"]
         for number, port in enumerate(bridge.ports, 1):
             args += ["--", "add-port", bridge.name, port, "--", "set", "Interface", port, f"ofport_request={number}"]
     subprocess.run(["ovs-vsctl", "--no-wait", f"--db=unix:{ovs.database}", *args], check=True)
