@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controllers.openflow import vswitchd
+from hardware.patience import Patience
 from testbed.base.errors import MachineError
 from testbed.fabric.ovs import OpenVSwitch
 
@@ -29,11 +30,17 @@ def flows(ovs: OpenVSwitch, bridges: Mapping[str, str], fast: Sequence[Mapping[s
     `bridges` by the switches' names; `fast` is what fabricd reports of the fast path.
     """
     try:
-        vswitchd.command(ovs.control, "revalidator/purge")  # what its cache has counted is the rules' only then
-        said = vswitchd.commands(ovs.control, [("bridge/dump-flows", name) for name in bridges.values()])
+        # what its cache has counted is the rules' only then
+        vswitchd.commands(ovs.control, [("revalidator/purge",)], _patience)
+        said = vswitchd.commands(ovs.control, [("bridge/dump-flows", name) for name in bridges.values()], _patience)
     except vswitchd.CommandFailed as refused:
         raise MachineError(f"Open vSwitch does not list its flows: {refused}", where=str(ovs.log)) from None
     return rows(dict(zip(bridges, said, strict=True)), fast)
+
+
+def _patience(pid: int) -> vswitchd.GivenUp:
+    """With ovs-vswitchd, which a busy machine may keep from its turn."""
+    return Patience(pid).look
 
 
 def rows(dumps: Mapping[str, str], fast: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -87,3 +88,18 @@ def test_one_that_is_refused_or_no_answer_is_an_error(control: Path, said: str, 
 def test_nobody_is_there(control: Path) -> None:
     with pytest.raises(vswitchd.CommandFailed, match="No such file"):
         vswitchd.command(control, "version")
+
+
+def test_patience_knows_the_process_and_decides_alone(control: Path) -> None:
+    """It may take longer than by default, and is given up when the process is, for the reason that is told."""
+    looks: list[int] = []
+
+    def patience(pid: int) -> vswitchd.GivenUp:
+        return lambda: looks.append(pid) or (None if len(looks) < 3 else "it is stopped")  # type: ignore[func-returns-value]
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(control))
+        listener.listen()
+        with pytest.raises(vswitchd.CommandFailed, match="it is stopped"):
+            vswitchd.commands(control, [("version",)], patience, timeout_s=0.01)
+    assert looks == [os.getpid()] * 3
