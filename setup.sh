@@ -427,6 +427,7 @@ case "$verb" in
         .venv/bin/python -m hardware.fuzz --seconds "${1:-600}"
         ;;
     bench)
+        packages="$packages valgrind"
         set_up --dev
         as_root .venv/bin/python -m tests.bench "$@"
         ;;

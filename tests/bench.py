@@ -29,6 +29,8 @@ they come.
 - paths (tests/bench_paths.py, also by itself): fabricd's processor time for a frame-hop where switches or NICs spread
   packets over paths, over ECMP
 - programs (tests/bench_programs.py, also by itself): wall and CPU time of 1 GiB by `ib_write_bw` over those of a flow
+- unused (tests/bench_unused.py, also by itself): instructions of a frame-hop without RDMA programs over those of before
+  there were any; ends with 3 where there is no valgrind, or not all of git's history
 - sweep (tests/bench_sweeps.py): wall time of 12 small points one after the other over that of two at a time; of 60 tiny
   points with a fabric each over that of 60 that share one
 - drills (tests/bench_drills.py): wall time to a drill's first prompt, and of `advance 300us` there
@@ -58,6 +60,7 @@ from tests import (
     bench_start,
     bench_steps,
     bench_sweeps,
+    bench_unused,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -90,6 +93,7 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
         **named("sweep_shared", bench_sweeps.shared()),
     },
     "memory": bench_fabrics.memory_mb,
+    "unused": lambda: named("unused", bench_unused.unused()),
 }
 
 

@@ -7,8 +7,6 @@
  */
 #include "base/units.h"
 #include "cc/puller.h"
-#include "control/sample.h"
-#include "engine/clock.h"
 #include "engine/event.h"
 #include "engine/fabric.h"
 #include "fault/fault.h"
@@ -125,11 +123,7 @@ static bool fault_waits(const struct fabric *f, const struct event *e)
 }
 
 /* All kinds of events: a new one gets a line here and a place in `enum event_kind` */
-static const struct event_type {
-	void (*run)(struct fabric *f, const struct event *e);
-	bool (*due)(const struct event *e);			     /* NULL: always */
-	bool (*waits)(const struct fabric *f, const struct event *e); /* NULL: never */
-} events[EVENT_KINDS] = {
+const struct event_type event_types[EVENT_KINDS] = {
 	[EV_FAULT_NOW] = {fault_goes, fault_due, frames_out},
 	[EV_FAULT] = {fault_goes, fault_due, fault_waits},
 	[EV_TRAFFIC] = {flow_starts, NULL, workers_out},
@@ -163,32 +157,8 @@ static const struct event_type {
 	[EV_WAKE] = {wakes, wake_due, wake_waits},
 };
 
-/* event_run() - An event's time has come: it happens, if it still matters */
-void event_run(struct fabric *f, const struct event *e)
-{
-	const struct event_type *type = &events[event_kind(e)];
-
-	if (type->due && !type->due(e))
-		return;
-	if (f->sampler)
-		sample_before(f, e->t);
-	if (e->t > f->clock.now)
-		f->clock.now = e->t;
-	f->clock.events++;
-	ahead_step(&f->ahead);
-	type->run(f, e);
-}
-
-/* event_must_wait() - For somebody real */
-bool event_must_wait(const struct fabric *f, const struct event *e)
-{
-	const struct event_type *type = &events[event_kind(e)];
-
-	return type->waits && type->waits(f, e);
-}
-
-/* event_may_wait() - May that be, by what others do that is not known yet? */
+/* event_may_wait() - May it have to, by what others do that is not known yet? */
 bool event_may_wait(const struct event *e)
 {
-	return event_kind(e) == EV_WAKE ? wake_due(e) && worker_hears(e->a) : events[event_kind(e)].waits != NULL;
+	return event_kind(e) == EV_WAKE ? wake_due(e) && worker_hears(e->a) : event_types[event_kind(e)].waits != NULL;
 }
