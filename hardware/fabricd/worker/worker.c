@@ -312,14 +312,19 @@ void worker_thaw(struct fabric *f, struct worker *w)
 	event_add(f, f->clock.now, EV_WAKE, w->nic->n.index, 0, w->program & 0xffff, ++w->wake_number, w, 0);
 }
 
-/* worker_wake() - The wait is over */
+/* worker_wake() - The wait is over
+ *
+ * Who is interrupted may be further than the real clock, by what it has posted: what it says next is later than that.
+ */
 void worker_wake(struct fabric *f, struct worker *w)
 {
+	ps_t at = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+
 	if (w->nic->p.frozen) {
 		w->asleep = true;
 		return;
 	}
-	w->now = f->clock.mode == CLOCK_REAL ? f->clock.now : w->wake_at;
+	w->now = at > w->now ? at : w->now;
 	if (w->written <= w->now)
 		w->written = w->written_last > w->now ? w->written_last : PS_NEVER;
 	w->state = WORKER_RUNNING;
