@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -327,3 +328,18 @@ def test_a_packet_of_another_thread_ends_a_wait(fabric: BareFabric) -> None:
     assert ends.a.end_wait() == []
     assert one(ends.a.end_wait()).status == SUCCESS
     ends.over()
+
+
+def test_a_program_that_is_waited_for_is_shown_as_what_it_is(fabric: BareFabric) -> None:
+    """It computes for long, and is judged by nobody. It was shown as gone, as nobody had looked at it."""
+    p, b = program(fabric, 0), program(fabric, 1)
+    b.begin_wait(1)
+
+    def waits() -> list[dict[str, Any]]:
+        return [w for w in fabric.fabricd.request("waits")["waits"] if w["who"] == "worker"]
+
+    wait_until(lambda: bool(waits()), "the program to be silent for a second")
+    (seen,) = waits()
+    assert (seen["rank"], seen["pid"]) == (0, os.getpid()) and seen["state"] in "RSD"
+    for each in (b, p):
+        each.socket.close()

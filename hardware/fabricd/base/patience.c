@@ -141,6 +141,14 @@ bool patience_gone(const struct patience *p)
 	return p->pid && !read_stat(p->pid, &state, &cpu);
 }
 
+/* patience_state() - What the process does now: of those of whom nobody judges, as nobody has looked at them before */
+char patience_state(const struct patience *p)
+{
+	const struct seen *seen = p->pid ? look_at(p->pid, wall_ns()) : NULL;
+
+	return seen && seen->there ? seen->state : '?';
+}
+
 /* patience_look() - Look at who is waited for
  * @limit_ns:	Patience
  * @may_stop:	It may be stopped without being judged (a user at the terminal may stop the testbed)

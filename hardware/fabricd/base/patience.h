@@ -21,6 +21,7 @@ void patience_of(struct patience *p, int socket);
 void patience_begin(struct patience *p);
 void patience_heard(struct patience *p, int64_t at_ns);
 bool patience_gone(const struct patience *p);
+char patience_state(const struct patience *p);
 bool patience_look(struct patience *p, int64_t limit_ns, bool may_stop, char *why, unsigned room);
 
 #endif

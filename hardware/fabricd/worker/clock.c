@@ -21,6 +21,8 @@
 #include "transport/qp.h"
 #include "worker/worker.h"
 
+#define SILENT_NS 1000000000LL /* from then on it is said who is waited for */
+
 struct turn {
 	ps_t acts; /* when what it says can reach its NIC */
 	ps_t now;  /* what it shows */
@@ -143,12 +145,15 @@ json_t *worker_waits_json(const struct fabric *f)
 
 	SESSIONS_EACH(f, w) {
 		int64_t silent = now - w->patience.heard_ns;
+		char state = w->patience.state;
+		if (w->program && its_turn(w) && silent >= SILENT_NS)
+			state = patience_state(&w->patience); /* what a program does nobody judges */
 		if (w->fd < 0 && w->state == WORKER_ABSENT && w->expected)
 			json_array_append_new(list, json_pack("{s:s, s:i}", "who", "absent", "rank", (int)w->rank));
-		else if (its_turn(w) && silent >= 1000000000)
+		else if (its_turn(w) && silent >= SILENT_NS)
 			json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:f, s:s%}", "who", "worker", "rank",
 							      (int)w->rank, "pid", w->patience.pid, "silent_s",
-							      (double)silent / 1e9, "state", &w->patience.state, (size_t)1));
+							      (double)silent / 1e9, "state", &state, (size_t)1));
 	}
 	return list;
 }
