@@ -136,3 +136,21 @@ def test_a_limit_from_before_keeps_nobody_who_waits_for_another_rank(fabric: Bar
     assert other.time_ps == 20 * US
     other.send(wire.command(wire.SYNC, 7, 2) + wire.command(wire.WAIT, 1, 0, wire.FOREVER))
     assert [host.answer(), host.answer()][-1] == other.answer() == 20 * US
+
+
+def test_a_program_that_has_waited_for_others_says_something_while_another_does(fabric: BareFabric) -> None:
+    """fabricd listened to it before it listened to it, for ever, and came to the end of its stack."""
+    outside = wire.command(wire.WAIT, 1, 2, US)
+    first, second, third, other = (Program(fabric.worker_socket(rank)) for rank in (0, 0, 0, 1))
+    for program in (first, second):
+        program.send(outside)
+    other.begin_wait(1, 2 * US)
+    third.begin_wait(1, 2 * US)
+    assert first.end_wait() == [] == second.end_wait()
+    assert first.time_ps == second.time_ps == US
+    third.send(wire.command(wire.PROGRESS), wire.command(wire.WAIT, 1, 2, wire.FOREVER))
+    third.end_wait()
+    first.send(wire.command(wire.PROGRESS), wire.command(wire.WAIT, 0, 0, wire.FOREVER))
+    first.end_wait()
+    for program in (other, third, second, first):
+        program.socket.close()

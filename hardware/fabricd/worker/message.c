@@ -113,8 +113,10 @@ void worker_readable(struct fabric *f, struct worker *w)
 	static _Alignas(8) uint8_t data[MESSAGE_MAX];
 	static _Alignas(struct cmsghdr) uint8_t ancillary[CMSG_SPACE(FILES_MAX * sizeof(int))];
 
-	if (w->hosts && w->program)
+	if (w->hosts && w->program) {
+		w->hosts = w->state == WORKER_WAITING; /* once: others that have waited listen to it, too */
 		host_listens(f, &f->workers[w->rank]);
+	}
 	for (int i = 0; i < 16 && w->fd >= 0; i++) {
 		struct iovec iov = {.iov_base = data, .iov_len = sizeof data};
 		struct msghdr msg = {
