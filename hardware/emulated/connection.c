@@ -247,12 +247,12 @@ int accept4(int fd, struct sockaddr *a, socklen_t *n, int flags)
 	if (end_blocks(fd))
 		end_wait(fd);
 	uint64_t now = railbed_now(0);
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	int which = connection_next(fd, e, now, &next), c = which < 0 ? -1 : e->pending[which];
 	uint16_t port = e->port;
 	if (which >= 0)
 		forget(e, which);
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	if (which < 0) {
 		errno = railbed_lost() ? ENETDOWN : EAGAIN;
 		return -1;

@@ -8,21 +8,27 @@
  * nothing at all.
  *
  * Limits are due as timers are (timers.c): no wait of the process goes beyond the first.
+ *
+ * A handler of signals may wait while its thread is in here, and then has the lock, too: what is changed under it is so by
+ * one store each.
  */
 #include "keeper.h"
 #include "emulated.h"
+#include "lock.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define NEVER UINT64_MAX
 #define STACK 65536
 
 static struct limit *limits;
 static unsigned outside; /* so many threads wait for what is none of ours */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct lock lock;
+static struct bell changed;
 static bool kept; /* there is a keeper */
 
 static uint64_t first(void)
@@ -38,9 +44,9 @@ static uint64_t first(void)
 /* limits_first() - When the first is due */
 uint64_t limits_first(void)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	uint64_t due = first();
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return due;
 }
 
@@ -49,26 +55,27 @@ bool limits_due(uint64_t now)
 {
 	bool any = false;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (struct limit *l = limits; l; l = l->next)
 		if (!l->over && l->due <= now)
 			any = l->over = true;
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return any;
 }
 
-/* limits_wake() - Is there a thread whose limit is over, and that will go on?
+/* limits_wake() - Is there another thread whose limit is over, and that will go on?
  *
- * One that sleeps without a limit of the kernel's needs what another thread has.
+ * One that sleeps without a limit of the kernel's needs what another thread has; and ours may be in a handler.
  */
 bool limits_wake(void)
 {
+	int self = (int)syscall(SYS_gettid);
 	bool any = false;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (struct limit *l = limits; l; l = l->next)
-		any = any || (l->over && threads_awakes(l->thread));
-	pthread_mutex_unlock(&lock);
+		any = any || (l->over && l->thread != self && threads_awakes(l->thread));
+	lock_give(&lock);
 	return any;
 }
 
@@ -76,11 +83,11 @@ static void *keep(void *unused)
 {
 	(void)unused;
 	for (;;) {
-		pthread_mutex_lock(&lock);
-		while ((first() == NEVER && !outside) || (railbed_lost() && !limits))
-			pthread_cond_wait(&changed, &lock);
+		lock_take(&lock);
+		while (first() == NEVER && (!outside || railbed_lost()))
+			lock_wait(&lock, &changed);
 		uint64_t due = first();
-		pthread_mutex_unlock(&lock);
+		lock_give(&lock);
 		if (railbed_lost())
 			limits_due(NEVER - 1);
 		else if (due == NEVER)
@@ -113,13 +120,13 @@ static void have_keeper(void)
 /* limit_enter() - A thread waits from now on; @keeper: and cannot let time go on by itself */
 void limit_enter(struct limit *l, bool keeper)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	l->next = limits;
 	limits = l;
 	if (keeper)
 		have_keeper();
-	pthread_cond_signal(&changed);
-	pthread_mutex_unlock(&lock);
+	bell_ring(&changed, 1);
+	lock_give(&lock);
 	timers_plan();
 }
 
@@ -128,12 +135,12 @@ void limit_leave(void *l)
 {
 	struct limit **at = &limits;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	while (*at && *at != l)
 		at = &(*at)->next;
 	if (*at)
 		*at = (*at)->next;
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	timers_plan();
 }
 
@@ -142,11 +149,11 @@ bool outside_begin(void)
 {
 	if (!railbed_open() || !railbed_emulated())
 		return false;
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	outside++;
 	have_keeper();
-	pthread_cond_signal(&changed);
-	pthread_mutex_unlock(&lock);
+	bell_ring(&changed, 1);
+	lock_give(&lock);
 	return true;
 }
 
@@ -157,9 +164,9 @@ void outside_end(bool begun)
 
 	if (!begun)
 		return;
-	pthread_mutex_lock(&lock);
-	outside--;
-	pthread_mutex_unlock(&lock);
+	lock_take(&lock);
+	outside -= outside > 0; /* none is left of a child that comes out of its parent's wait, made by a handler */
+	lock_give(&lock);
 	timers_plan(); /* the keeper waits no longer */
 	errno = was;
 }
@@ -167,8 +174,8 @@ void outside_end(bool begun)
 /* A child has one thread, which waits for nobody */
 static void in_child(void)
 {
-	lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	lock = (struct lock){0};
+	changed = (struct bell){0};
 	limits = NULL;
 	outside = 0;
 	kept = false;

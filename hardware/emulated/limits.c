@@ -13,11 +13,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <threads.h>
 #include <unistd.h>
 
+#define SIGSET_BYTES 8 /* of the kernel's */
 #define FIRST_NS 30000	 /* of the machine's time: the first slice */
 #define LONGEST_NS 1000000
 #define REAL(name)                                                                                                          \
@@ -40,7 +42,8 @@ static struct timespec real_in(long ns)
 /* Waits until then by the machine's monotonic clock; ETIMEDOUT if that is over */
 typedef int wait_until(void *what, const struct timespec *then);
 
-static int wait_for(wait_until *wait, void *what, struct limit *l, bool alone)
+/* @lets:	Signals that are blocked while one is let in; NULL: they are let in anyway */
+static int wait_for(wait_until *wait, void *what, struct limit *l, bool alone, const sigset_t *lets)
 {
 	long slice = alone ? 0 : FIRST_NS;
 
@@ -51,13 +54,15 @@ static int wait_for(wait_until *wait, void *what, struct limit *l, bool alone)
 		if (wrong != ETIMEDOUT || over)
 			return wrong;
 		slice = 2 * slice < LONGEST_NS ? 2 * slice : LONGEST_NS;
-		if (alone)
+		if (alone && lets)
+			railbed_masked(l->due, lets);
+		if (alone && (!lets || railbed_lost()))
 			railbed_wait(l->due);
 	}
 }
 
 /* Wait until then by an emulated clock */
-static int limited(wait_until *wait, void *what, clockid_t clock, const struct timespec *then)
+static int limited_letting(wait_until *wait, void *what, clockid_t clock, const struct timespec *then, const sigset_t *lets)
 {
 	uint64_t left = railbed_emulated() ? clock_until(clock, then) : 0;
 	bool alone = __libc_single_threaded;
@@ -65,12 +70,17 @@ static int limited(wait_until *wait, void *what, clockid_t clock, const struct t
 	int wrong;
 
 	if (!left)
-		return wait_for(wait, what, &l, true);
+		return wait_for(wait, what, &l, true, lets);
 	limit_enter(&l, !alone);
 	pthread_cleanup_push(limit_leave, &l);
-	wrong = wait_for(wait, what, &l, alone);
+	wrong = wait_for(wait, what, &l, alone, lets);
 	pthread_cleanup_pop(1);
 	return wrong;
+}
+
+static int limited(wait_until *wait, void *what, clockid_t clock, const struct timespec *then)
+{
+	return limited_letting(wait, what, clock, then, NULL);
 }
 
 static bool is_time(const struct timespec *t)
@@ -114,21 +124,47 @@ int pthread_cond_timedwait(pthread_cond_t *restrict condition, pthread_mutex_t *
 	return pthread_cond_clockwait(condition, mutex, monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, then);
 }
 
-/* --- semaphores --- */
+/* --- semaphores: a handler ends a wait for one, so signals are let in between slices alone, where that is heard of --- */
+struct counted {
+	sem_t *semaphore;
+	sigset_t were, lets;
+};
+
 static int wait_semaphore(void *what, const struct timespec *then)
 {
-	sigset_t were;
+	const struct counted *c = what;
 
 	REAL(sem_clockwait);
-	polling_quiet(&were);
-	int wrong = real(what, CLOCK_MONOTONIC, then) ? errno : 0;
-	polling_heard(&were);
+	int wrong = real(c->semaphore, CLOCK_MONOTONIC, then) ? errno : 0;
+	if (wrong != ETIMEDOUT)
+		return wrong;
+	return syscall(SYS_ppoll, NULL, 0, &(struct timespec){0}, &c->lets, SIGSET_BYTES) < 0 ? EINTR : ETIMEDOUT;
+}
+
+static void heard(void *counted)
+{
+	polling_heard(&((const struct counted *)counted)->were);
+}
+
+static int limited_count(struct counted *c, clockid_t clock, const struct timespec *then)
+{
+	sigset_t most;
+	int wrong;
+
+	railbed_most(&most);
+	pthread_sigmask(SIG_SETMASK, &most, &c->were);
+	c->lets = c->were;
+	sigaddset(&c->lets, SIGRTMAX); /* polling.c */
+	pthread_cleanup_push(heard, c);
+	wrong = limited_letting(wait_semaphore, c, clock, then, &c->lets);
+	pthread_cleanup_pop(1);
 	return wrong;
 }
 
 int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct timespec *restrict then)
 {
-	int wrong = is_time(then) && is_clock(clock) ? limited(wait_semaphore, semaphore, clock, then) : EINVAL;
+	struct counted c = {.semaphore = semaphore};
+	int wrong = is_time(then) && is_clock(clock) ? limited_count(&c, clock, then) : EINVAL;
 
 	errno = wrong ? wrong : errno;
 	return wrong ? -1 : 0;
@@ -139,7 +175,18 @@ int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict the
 	return sem_clockwait(semaphore, CLOCK_REALTIME, then);
 }
 
-/* --- mutexes and locks --- */
+/* --- mutexes and locks.  Of a mutex that is free it does not matter whether the limit is a time --- */
+static int of_mutex(void *of)
+{
+	return pthread_mutex_trylock(of);
+}
+
+static int of_rwlock(void *of)
+{
+	(void)of;
+	return EBUSY;
+}
+
 #define LOCK(type, kind, call)                                                                                              \
 	static int wait_##kind(void *what, const struct timespec *then)                                                     \
 	{                                                                                                                   \
@@ -148,7 +195,8 @@ int sem_timedwait(sem_t *restrict semaphore, const struct timespec *restrict the
 	}                                                                                                                   \
 	int pthread_##type##_clock##call(pthread_##type##_t *restrict of, clockid_t clock, const struct timespec *restrict then) \
 	{                                                                                                                   \
-		return is_time(then) && is_clock(clock) ? limited(wait_##kind, of, clock, then) : EINVAL;             \
+		int wrong = is_clock(clock) ? of_##type(of) : EINVAL;                                                       \
+		return wrong != EBUSY ? wrong : is_time(then) ? limited(wait_##kind, of, clock, then) : EINVAL;             \
 	}                                                                                                                   \
 	int pthread_##type##_timed##call(pthread_##type##_t *restrict of, const struct timespec *restrict then)             \
 	{                                                                                                                   \

@@ -19,7 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-pthread_mutex_t network_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+struct lock network_lock;
 static struct end ends[4096];
 
 /* end_of() - A socket of ours, or NULL */
@@ -91,10 +91,10 @@ static int is_ready(int fd, struct end *e, uint64_t now, uint64_t *next)
 int network_ready(int fd, uint64_t now, uint64_t *next)
 {
 	*next = now + STEP_PS;
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	struct end *e = end_of(fd);
 	int ready = !e || is_ready(fd, e, now, next);
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return ready;
 }
 
@@ -111,10 +111,10 @@ static short events_of(int fd, struct end *e, uint64_t now, uint64_t *next)
 short network_events(int fd, uint64_t now, uint64_t *next)
 {
 	*next = now + STEP_PS;
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	struct end *e = end_of(fd);
 	short events = e ? events_of(fd, e, now, next) : POLLNVAL; /* another thread has closed it */
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return events;
 }
 
@@ -179,7 +179,7 @@ int close(int fd)
 
 	if (e && e->connected)
 		end_tell(fd, e, END, NULL, 0, 0);
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	if (e) {
 		for (int i = 0; i < e->pendings; i++)
 			syscall(SYS_close, e->pending[i]);
@@ -187,7 +187,7 @@ int close(int fd)
 		end_free(e);
 		*e = (struct end){0};
 	}
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	waiting_forget(fd);
 	timers_forget(fd);
 	return (int)syscall(SYS_close, fd);
@@ -203,4 +203,15 @@ __attribute__((destructor)) static void leave(void)
 	for (int fd = 0; fd < (int)(sizeof ends / sizeof *ends); fd++)
 		if (ends[fd].used && ends[fd].connected)
 			end_tell(fd, &ends[fd], END, NULL, 0, 0);
+}
+
+/* Another thread may have had it */
+static void in_child(void)
+{
+	network_lock = (struct lock){0};
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_atfork(NULL, NULL, in_child);
 }

@@ -2,10 +2,11 @@
 #ifndef NETWORK_H
 #define NETWORK_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "lock.h"
 
 #define MOST 65536	     /* bytes of a packet */
 #define KERNEL_BUFFER 212992 /* of a socket: the kernel grants anybody as much, and doubles it */
@@ -39,7 +40,7 @@ struct end {
 };
 
 /* network.c */
-extern pthread_mutex_t network_lock; /* of what all ends have: one may be read, written, polled and closed by four threads */
+extern struct lock network_lock; /* of what all ends have: one may be read, written, polled and closed by four threads */
 struct end *end_of(int fd);
 struct end *end_new(int fd);
 void end_wait(int fd);

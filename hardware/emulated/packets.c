@@ -39,9 +39,9 @@ void end_tell(int fd, struct end *e, enum kind kind, const void *data, size_t n,
 	struct msghdr m = {.msg_iov = v, .msg_iovlen = data ? 2 : 1};
 
 	if (kind == DATA) {
-		pthread_mutex_lock(&network_lock);
+		lock_take(&network_lock);
 		e->under_way += weight(n);
-		pthread_mutex_unlock(&network_lock);
+		lock_give(&network_lock);
 	}
 	(void)!KERNEL(SYS_sendmsg, fd, &m, MSG_NOSIGNAL);
 }
@@ -100,12 +100,12 @@ static void take_in(int fd, struct end *e)
 /* end_first() - The first packet that is not read: 1 if there is one, -1 if none will come */
 int end_first(int fd, struct end *e, struct packet *h)
 {
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	take_in(fd, e);
 	if (e->unread)
 		*h = e->unread->head;
 	int there = e->unread ? 1 : e->gone ? -1 : 0;
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return there;
 }
 
@@ -118,11 +118,11 @@ bool end_take(int fd, struct end *e)
 		e->eof = true;
 		return false;
 	}
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	free(e->reading);
 	e->reading = e->unread;
 	e->unread = e->unread->next;
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	e->at = 0;
 	e->peer = h.rank;
 	e->peer_port = h.port;
@@ -135,9 +135,9 @@ bool end_take(int fd, struct end *e)
 /* end_left() - How much of the packet that is read is left */
 size_t end_left(const struct end *e)
 {
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	size_t left = e->reading && e->reading->head.kind == DATA ? e->reading->head.bytes - e->at : 0;
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return left;
 }
 
@@ -150,7 +150,7 @@ const uint8_t *end_bytes(const struct end *e)
 /* end_has_room() - May a packet be sent by now?  Else when to look again */
 bool end_has_room(int fd, struct end *e, uint64_t now, uint64_t *next)
 {
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	if (e->under_way >= WINDOW)
 		take_in(fd, e);
 	while (e->acks && e->acks->head.arrives <= now) {
@@ -162,7 +162,7 @@ bool end_has_room(int fd, struct end *e, uint64_t now, uint64_t *next)
 	if (e->acks && e->under_way >= WINDOW && e->acks->head.arrives < *next)
 		*next = e->acks->head.arrives;
 	bool room = e->under_way < WINDOW;
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return room;
 }
 
@@ -171,11 +171,11 @@ bool end_is_broken(struct end *e, uint64_t now)
 {
 	bool broken;
 
-	pthread_mutex_lock(&network_lock);
+	lock_take(&network_lock);
 	broken = e->gone && !e->acks;
 	for (const struct got *g = e->unread; g; g = g->next)
 		broken = broken && (g->head.kind != END || g->head.arrives <= now);
-	pthread_mutex_unlock(&network_lock);
+	lock_give(&network_lock);
 	return broken;
 }
 

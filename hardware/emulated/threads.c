@@ -30,6 +30,7 @@
 static struct thread {
 	int id;
 	uint64_t ran;
+	bool goes_on;
 } threads[THREADS];
 static int count;
 static struct busy {
@@ -80,7 +81,7 @@ static void list(void)
 		for (long at = 0; at < n; at += ((struct entry *)(entries + at))->bytes) {
 			int id = atoi(((struct entry *)(entries + at))->name);
 			if (id && id != self && count < THREADS)
-				threads[count++] = (struct thread){id, ran(id)};
+				threads[count++] = (struct thread){id, ran(id), false};
 		}
 	if (folder >= 0)
 		syscall(SYS_close, folder);
@@ -94,20 +95,39 @@ static bool runs(int id)
 	return rest && (rest[2] == 'R' || rest[2] == 'D');
 }
 
+static bool is_there(int id)
+{
+	for (int i = 0; i < count; i++)
+		if (threads[i].id == id)
+			return true;
+	return false;
+}
+
+/* What is known of a thread, or the place of one that has ended: all that are looked at have room */
+static struct busy *busy_of(int id)
+{
+	struct busy *place = busy;
+
+	for (struct busy *b = busy; b < busy + THREADS; b++)
+		if (b->id == id)
+			return b;
+	while (place < busy + THREADS - 1 && place->id && is_there(place->id))
+		place++;
+	return place;
+}
+
 /* Has a thread that runs done so for long, without having waited? */
 static bool computes(int id)
 {
 	char text[2048];
 	unsigned long long waits = 0;
 	uint64_t has_run = ran(id);
-	struct busy *b = busy;
+	struct busy *b = busy_of(id);
 
 	const char *at = read_file(id, "status", text, sizeof text) ? strstr(text, "\nvoluntary_ctxt_switches:") : NULL;
 	if (at)
 		sscanf(at, "\nvoluntary_ctxt_switches: %llu", &waits);
-	while (b < busy + THREADS - 1 && b->id && b->id != id)
-		b++;
-	if (b->id != id || b->waits != waits)
+	if (b->id != id || b->waits != waits || has_run < b->ran) /* another may have its number */
 		*b = (struct busy){id, waits, has_run};
 	return has_run - b->ran >= COMPUTES_NS;
 }
@@ -131,10 +151,10 @@ static bool at_rest(void)
 		if (runs(threads[i].id)) {
 			if (!computes(threads[i].id))
 				return false;
-			threads[i].id = 0;
+			threads[i].goes_on = true;
 		}
 	for (int i = 0; i < count; i++)
-		if (threads[i].id && ran(threads[i].id) != threads[i].ran)
+		if (!threads[i].goes_on && ran(threads[i].id) != threads[i].ran)
 			return false;
 	return true;
 }

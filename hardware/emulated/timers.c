@@ -5,6 +5,7 @@
  * between two calls, as if the program had been interrupted there.  Timers of CPU time are the kernel's.
  */
 #include "emulated.h"
+#include "lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +30,7 @@ static struct timer {
 	int fd, overrun;
 	struct sigevent event;
 } timers[TIMERS] = {{.kind = INTERVAL, .due = NEVER, .event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}}};
-static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static struct lock lock;
 
 static void plan(void)
 {
@@ -82,9 +83,9 @@ static void notify(struct timer *t, uint64_t times)
 /* timers_plan() - What is due first is another */
 void timers_plan(void)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	plan();
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 }
 
 /* timers_due() - Time has come to the first that is due */
@@ -98,7 +99,7 @@ void timers_due(uint64_t now)
 	if (limits_due(now))
 		timers_plan();
 	for (int i = 0; i < TIMERS; i++) {
-		pthread_mutex_lock(&lock);
+		lock_take(&lock);
 		struct timer *t = &timers[i];
 		uint64_t times = 0;
 		if (t->kind && t->due <= now) {
@@ -106,7 +107,7 @@ void timers_due(uint64_t now)
 			t->due = t->every ? t->due + times * t->every : NEVER;
 			plan();
 		}
-		pthread_mutex_unlock(&lock);
+		lock_give(&lock);
 		if (times)
 			notify(t, times);
 	}
@@ -138,20 +139,20 @@ static struct itimerspec left_of(const struct timer *t)
 
 static void arm(struct timer *t, uint64_t from_now, uint64_t every)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	t->due = railbed_now(0) + from_now;
 	t->every = every;
 	plan();
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 }
 
 static void disarm(struct timer *t)
 {
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	t->due = NEVER;
 	t->every = 0;
 	plan();
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 }
 
 static int set(struct timer *t, int absolute, const struct itimerspec *to, struct itimerspec *was)
@@ -182,13 +183,13 @@ static struct timer *new_timer(enum kind kind, clockid_t clock)
 {
 	struct timer *t = NULL;
 
-	pthread_mutex_lock(&lock);
+	lock_take(&lock);
 	for (int i = 1; i < TIMERS && !t; i++)
 		if (!timers[i].kind)
 			t = &timers[i];
 	if (t)
 		*t = (struct timer){.kind = kind, .due = NEVER, .clock = clock, .fd = -1};
-	pthread_mutex_unlock(&lock);
+	lock_give(&lock);
 	return t;
 }
 
@@ -379,7 +380,7 @@ void timers_forget(int fd)
 /* A child has none of its parent's */
 static void in_child(void)
 {
-	lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+	lock = (struct lock){0};
 	timers[0].due = NEVER;
 	for (int i = 1; i < TIMERS; i++)
 		timers[i].kind = FREE;

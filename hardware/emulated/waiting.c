@@ -8,6 +8,7 @@
  * whoever waits hears of each that its handler has had, as the man pages say.
  */
 #include "emulated.h"
+#include "network.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -258,7 +259,7 @@ static struct watched *watched_at(int epoll, int fd)
 	return NULL;
 }
 
-/* Under `lock`: two threads do not take the same place */
+/* Under network_lock: two threads do not take the same place */
 static int set_watched(int epoll, int op, int fd, const struct epoll_event *event)
 {
 	struct watched *w = watched_at(epoll, fd);
@@ -278,13 +279,11 @@ static int set_watched(int epoll, int op, int fd, const struct epoll_event *even
 
 int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
 	if (!network_ours(fd) && !is_epoll(fd))
 		return (int)syscall(SYS_epoll_ctl, epoll, op, fd, event);
-	pthread_mutex_lock(&lock);
+	lock_take(&network_lock);
 	int wrong = set_watched(epoll, op, fd, event);
-	pthread_mutex_unlock(&lock);
+	lock_give(&network_lock);
 	return wrong;
 }
 

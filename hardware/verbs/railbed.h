@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "clock.h"
+#include "lock.h"
 
 struct wire_record;
 
@@ -41,15 +42,15 @@ struct session {
 	unsigned forks; /* so many have led to this process: what was made before the last is of no use here */
 	uint32_t posted; /* since it heard of anything */
 	uint64_t waits, said, looks; /* looks: at the clock, since anything else was done */
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* nobody waits for records any more */
-	bool waiting;		/* a thread does, without the lock */
-	bool resting;		/* or is about to, as soon as the others wait, too */
-	bool interrupted;	/* because another waits, too, for less: */
-	uint32_t records;	/* for so many, */
-	uint64_t until;		/* or until then */
+	struct lock lock;
+	struct bell changed; /* nobody waits for records any more */
+	bool waiting;	     /* a thread does, without the lock */
+	bool resting;	     /* or is about to, as soon as the others wait, too */
+	bool interrupted;    /* because another waits, too, for less: */
+	uint32_t records;    /* for so many, */
+	uint64_t until;	     /* or until then */
 	uint32_t flags;
-	bool inside;		/* or for something at all: else all are in calls of the kernel */
+	bool inside;	/* or for something at all: else all are in calls of the kernel */
 	uint64_t alarm; /* no wait goes beyond it */
 	uint32_t open;		/* regions that peers may write to */
 	unsigned wanted;	/* so many others have something to say */

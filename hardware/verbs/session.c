@@ -14,6 +14,7 @@
 #include "railbed.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@
 #define SIGNALS_US 100000 /* who waits looks for signals after so long on the machine's clock */
 
 struct session session = {
-	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER, .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP, .changed = PTHREAD_COND_INITIALIZER};
+	.fd = -1, .records = UINT32_MAX, .until = NEVER, .alarm = NEVER};
 __thread unsigned session_depth;
 static void (*activation)(void); /* of the time library, if it is there */
 const struct railbed_watch *session_watch; /* likewise */
@@ -55,17 +56,17 @@ long session_receive(void)
 
 void session_lock(void)
 {
-	pthread_mutex_lock(&session.lock);
+	lock_take(&session.lock);
 	session_depth++;
 }
 
 void session_unlock(void)
 {
 	if (!__libc_single_threaded)
-		pthread_cond_broadcast(&session.changed);
+		bell_ring(&session.changed, INT_MAX);
 	bool due = --session_depth == 0 && session.alarm <= session.now + session.spend;
 	bool free = session_depth == 0;
-	pthread_mutex_unlock(&session.lock);
+	lock_give(&session.lock);
 	if (free)
 		session_signals();
 	if (due && session_watch)
@@ -137,7 +138,7 @@ void session_begin(void)
 	session.wanted++;
 	session_interrupt();
 	while (session.waiting)
-		pthread_cond_wait(&session.changed, &session.lock);
+		lock_wait(&session.lock, &session.changed);
 	session.wanted--;
 }
 
@@ -304,8 +305,8 @@ static void in_parent(void)
 static void in_child(void)
 {
 	share_in_child();
-	session.lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-	session.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	session.lock = (struct lock){0};
+	session.changed = (struct bell){0};
 	session.waiting = session.resting = false;
 	session.wanted = session.open = session_depth = 0;
 	if (session.fd >= 0)

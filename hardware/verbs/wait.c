@@ -16,6 +16,7 @@
 
 #include <signal.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/single_threaded.h>
@@ -124,7 +125,7 @@ static void also_waits(uint32_t records, uint64_t until, uint32_t flags)
 		session_interrupt();
 	}
 	block();
-	pthread_cond_wait(&session.changed, &session.lock);
+	lock_wait(&session.lock, &session.changed);
 }
 
 /* Other threads go on until each of them waits; what they wait for is waited for, too */
@@ -134,9 +135,9 @@ static void rest(void)
 		return;
 	session.resting = true;
 	session_depth = 0;
-	pthread_mutex_unlock(&session.lock);
+	struct had had = lock_leave(&session.lock);
 	session_watch->rest();
-	pthread_mutex_lock(&session.lock);
+	lock_enter(&session.lock, had);
 	session_depth = 1;
 	session.resting = false;
 }
@@ -164,18 +165,19 @@ static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
 	memcpy(session_command(WAIT, sizeof wait), &wait, sizeof wait);
 	session.waits++;
 	session_flush();
+	struct had had = {0};
 	session.waiting = session_depth == 1;
 	if (session.waiting) {
 		block();
 		session_depth = 0;
-		pthread_mutex_unlock(&session.lock);
+		had = lock_leave(&session.lock);
 	}
 	long n = session.fd < 0 ? 0 : session_receive();
 	if (session.waiting) {
-		pthread_mutex_lock(&session.lock);
+		lock_enter(&session.lock, had);
 		session_depth = 1;
 		session.waiting = false;
-		pthread_cond_broadcast(&session.changed);
+		bell_ring(&session.changed, INT_MAX);
 	}
 	if (!session.interrupted) {
 		session.records = UINT32_MAX;
@@ -230,6 +232,7 @@ bool session_readable(int fd)
 	bool blocks = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
 
 	while (!readable(fd)) {
+		pthread_testcancel(); /* as the read that this stands for */
 		session_lock();
 		if (session.fd >= 0)
 			session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);

@@ -69,6 +69,14 @@ a signal 2000
 its end was that 0
 """
 
+COME_BETWEEN = """\
+a handler sleeps: EINTR after 11
+a handler waits: 0
+a handler forks: 5
+free locks: 0 EINVAL EINVAL EINVAL 0
+many threads: over
+"""
+
 
 def test_limits_are_over_when_they_say(tmp_path: Path) -> None:
     """Without the virtual clock the words are the same.
@@ -85,6 +93,13 @@ def test_signals_are_let_in_by_the_mask_that_is_given(tmp_path: Path) -> None:
     with programs_on("star", {"hosts": 2}) as p:
         said, _ = p.start(0, compiled(tmp_path, "signals")).communicate(timeout=DEADLINE_S)
     assert said == SIGNALS
+
+
+def test_waits_that_handlers_forks_and_other_threads_come_between(tmp_path: Path) -> None:
+    """The kernel says the same words. A handler comes at any instruction, and has to have what it asks for."""
+    with programs_on("star", {"hosts": 2}) as p:
+        said, _ = p.start(0, compiled(tmp_path, "keeper")).communicate(timeout=DEADLINE_S)
+    assert said == COME_BETWEEN
 
 
 def test_who_waits_for_a_child_is_as_far_as_the_child_when_it_ends() -> None:
