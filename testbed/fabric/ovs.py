@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from controllers.openflow import straight
+from controllers.openflow.straight import Flows
 from testbed.base.errors import MachineError
 from testbed.base.text import tail
 from testbed.machine.mounts import CHECKOUT
@@ -39,7 +41,7 @@ _PRIORITY = ("nice", "-n", "-10")
 _empty: list[bytes] = []
 """A new database, once there has been one."""
 
-Command = subprocess.Popen[str] | Transaction
+Command = subprocess.Popen[str] | Transaction | Flows
 Spawn = Callable[..., subprocess.Popen[Any]]
 """Starts a command in the fabric's network namespace, as subprocess.Popen does."""
 
@@ -188,9 +190,17 @@ class OpenVSwitch:
             operations += [controller, {"op": "update", "table": "Bridge", "where": where, "row": its}]
         return [self._transaction(operations)]
 
-    def return_to_sender(self, name: str, port: int = 1) -> subprocess.Popen[str]:
+    def add_flows(self, bridge: str, flows: Iterable[bytes]) -> Flows:
+        """Starts giving a bridge flows; `finish` waits. Raises MachineError."""
+        try:
+            return Flows(self.dir / f"{bridge}.mgmt", flows)
+        except OSError as error:
+            what = f"Open vSwitch's bridge {bridge} does not answer: {error}"
+            raise MachineError(what, where=str(self.log), hint=_HINT) from None
+
+    def return_to_sender(self, name: str, port: int = 1) -> Flows:
         """Starts giving the fence bridge its only flow: what comes in on the port goes out on it."""
-        return self._start(["ovs-ofctl", "-O", "OpenFlow13", "add-flow", name, f"in_port={port},actions=in_port"])
+        return self.add_flows(name, [straight.back(port)])
 
     def delete(self, names: Sequence[str]) -> None:
         """Deletes bridges, and waits until Open vSwitch has let go of their ports. Raises MachineError."""

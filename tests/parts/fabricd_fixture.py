@@ -25,6 +25,7 @@ from typing import Any
 import networkx as nx
 
 import topologies
+from controllers.openflow import straight
 from controllers.openflow.revalidation import purge
 from hardware.build import build
 from hardware.client import Fabricd
@@ -384,17 +385,14 @@ def _bridges_up(fabric: Fabric, switch: OwnSwitch) -> None:
         taps = tuple(devices.tap(s, port) for port in range(1, s.ports + 1))
         bridges.append(Bridge(devices.bridge(s), number, taps))
     switch.ovs.finish(switch.ovs.create(bridges))
-    _add_flows(switch, FENCE_BRIDGE, ["in_port=1,actions=in_port"])
+    given = [switch.ovs.return_to_sender(FENCE_BRIDGE)]
     paths = dict(nx.all_pairs_shortest_path(fabric.graph))
     for s in fabric.switches:
         ports = {e.other(s.name).node: e.end(s.name).port for e in _cables(fabric, s.name)}
-        flows = [f"dl_dst={n.mac},actions=output:{ports[paths[s.name][n.name][1]]}" for n in fabric.nics]
-        _add_flows(switch, devices.bridge(s), flows)
+        flows = [straight.to_mac(n.mac, ports[paths[s.name][n.name][1]]) for n in fabric.nics]
+        given.append(switch.ovs.add_flows(devices.bridge(s), flows))
+    switch.ovs.finish(given)
 
 
 def _cables(fabric: Fabric, node: str) -> list[Any]:
     return [c for c in fabric.cables if node in (c.a.node, c.b.node)]
-
-
-def _add_flows(switch: OwnSwitch, bridge: str, flows: Sequence[str]) -> None:
-    switch.run("ovs-ofctl", "-OOpenFlow13", "add-flows", bridge, "-", input="\n".join(flows) + "\n")
