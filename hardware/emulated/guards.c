@@ -3,8 +3,8 @@
  * Guarded are the pages that are known to be polled, or, while such a one is searched for, all regions that peers may write
  * to.  The kernel may not read them either.
  *
- * None waits here for what a thread may hold whom a handler has interrupted (guards_take).  A child has none of its parent's
- * regions, and no page is guarded while it is made.
+ * No handler of signals comes while somebody has them (guards_take): it may hand memory to the kernel, and would wait for its
+ * own thread.  A child has none of its parent's regions, and no page is guarded while it is made.
  */
 #include "emulated.h"
 #include "guards.h"
@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define SIGSET_BYTES 8 /* of the kernel's */
 #define REGIONS 65536
 #define PAGES 64
 #define STACK 65536 /* for handlers, where a thread's own is polled */
@@ -32,13 +33,24 @@ static struct page pages[PAGES]; /* that are polled */
 static unsigned page_count;
 static _Atomic bool taken; /* all of this is looked at, or changed */
 static _Atomic unsigned forks; /* under way: nothing is guarded meanwhile */
-static bool guarded;   /* pages are, */
-static bool searching; /* or all regions */
+static _Atomic bool guarded;   /* pages are, */
+static _Atomic bool searching; /* or all regions */
+
+static __thread sigset_t were; /* the signals that were blocked before */
 
 /* guards_take() - Nobody else looks at them or changes them; false: somebody does */
 bool guards_take(void)
 {
-	return !atomic_exchange(&taken, true);
+	sigset_t most, before;
+
+	railbed_most(&most);
+	syscall(SYS_rt_sigprocmask, SIG_BLOCK, &most, &before, SIGSET_BYTES);
+	if (atomic_exchange(&taken, true)) {
+		syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGSET_BYTES);
+		return false;
+	}
+	were = before;
+	return true;
 }
 
 /* guards_hold() - Likewise, as soon as nobody else does */
@@ -50,12 +62,21 @@ void guards_hold(void)
 
 void guards_let_go(void)
 {
+	sigset_t before = were;
+
 	taken = false;
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, SIGSET_BYTES);
 }
 
 static void protect(uint64_t start, uint64_t end, bool off)
 {
 	syscall(SYS_mprotect, start, end - start, off ? PROT_READ | PROT_WRITE : PROT_NONE); /* no hook of the program's */
+}
+
+/* guards_are_on() - Is any? */
+bool guards_are_on(void)
+{
+	return guarded || searching;
 }
 
 /* guards_off() - All memory may be read */
@@ -73,9 +94,9 @@ void guards_on(void)
 {
 	if (forks || guarded || searching)
 		return;
+	guarded = page_count;
 	for (unsigned i = 0; i < page_count; i++)
 		protect(pages[i].start, pages[i].start + PAGE, false);
-	guarded = page_count;
 }
 
 /* guards_everywhere() - All regions are */
@@ -84,9 +105,9 @@ bool guards_everywhere(void)
 	if (forks)
 		return false;
 	guards_off();
+	searching = true;
 	for (size_t i = 0; i < region_count; i++)
 		protect(regions[i].start, regions[i].end, false);
-	searching = true;
 	return true;
 }
 
@@ -195,7 +216,7 @@ void guards_open(uint64_t at)
 
 void guards_close(uint64_t start)
 {
-	if (guarded || searching)
+	if (guards_are_on())
 		protect(start, start + PAGE, false);
 }
 

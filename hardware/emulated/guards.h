@@ -22,6 +22,7 @@ void guards_let_go(void);
 void guards_region(uint64_t start, uint64_t end, bool there);
 bool guards_any(void);
 bool guards_cover(uint64_t at);
+bool guards_are_on(void);
 void guards_off(void);
 void guards_on(void);
 bool guards_everywhere(void);

@@ -55,6 +55,8 @@ static struct sigaction others; /* for SIGTRAP */
 /* polling_pause() - The kernel, or we, may use all memory */
 void polling_pause(void)
 {
+	if (!guards_are_on())
+		return;
 	guards_hold();
 	guards_off();
 	guards_let_go();

@@ -15,7 +15,8 @@ fork: as ever
 caught
 a handler: as ever
 signals blocked: as ever
-looked at 63
+a handler writes: as ever
+looked at 64
 """
 
 

@@ -3,7 +3,9 @@
  * Built by tests/fabricd/test_program_polls.py.  Each case has a child of its own: one that ends by a signal, or stands
  * still, is told so.
  */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <x86intrin.h>
 
@@ -11,6 +13,8 @@
 
 #define BYTES 4000
 #define ROUNDS 3
+#define INTERRUPTED 2000 /* times, each after so much of the machine's time: */
+#define EACH_NS 200000
 
 static char *heap[64];
 
@@ -214,6 +218,40 @@ static void blocks_signals(void)
 	in_a_thread(deaf);
 }
 
+static int nowhere;
+static volatile int came;
+
+static void writes(int number)
+{
+	char byte = (char)number;
+
+	came++;
+	(void)!write(nowhere, &byte, 1);
+}
+
+/* A handler hands memory to the kernel, whatever it has interrupted */
+static void is_interrupted(void)
+{
+	pid_t its_parent = getpid(), child;
+	char *p = on_heap();
+
+	nowhere = open("/dev/null", O_WRONLY);
+	ready();
+	signal(SIGUSR1, writes);
+	child = fork();
+	while (!child && !kill(its_parent, SIGUSR1))
+		syscall(SYS_nanosleep, &(struct timespec){0, EACH_NS}, NULL);
+	if (!child)
+		_exit(0);
+	struct ibv_mr *its = ibv_reg_mr(pd, p, 64, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	made("region", its, 0);
+	int before = *looked;
+	for (int i = 0; came < INTERRUPTED; i++)
+		poll_at(p, its, (char)(1 + i % 100));
+	kill(child, SIGKILL);
+	*looked = before;
+}
+
 static void each(const char *what, void (*how)(void))
 {
 	int state;
@@ -246,5 +284,6 @@ int main(int count, char **word)
 	each("fork", forks);
 	each("a handler", handles);
 	each("signals blocked", blocks_signals);
+	each("a handler writes", is_interrupted);
 	printf("looked at %d\n", *looked);
 }
