@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,17 +77,29 @@ class Cover:
         left = f", {len(self.failed)} fail without a mutant" if self.failed else ""
         return f"{len(self.tests)} tests come there{left}"
 
-    def of(self, mutant: Mutant, limit_s: float, struck: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    def of(
+        self,
+        mutant: Mutant,
+        limit_s: float,
+        struck: Mapping[str, int] = MappingProxyType({}),
+        first: Collection[str] = (),
+    ) -> list[str]:
         """The tests that come to its line, not more than take so many seconds in all.
 
-        First those that have noticed most mutants for their time, then the quickest of each file, then the second of
-        each: those of one file resemble each other.
+        Of what runs at import, `first`; then those that have noticed most mutants for their time, then the quickest of
+        each file, then the second of each: those of one file resemble each other.
         """
         known = self.lines.get(mutant.file, {})
         here = self._blocks(known, mutant.line) if self.is_c else self._statement(known, mutant)
         chosen, left = [], limit_s
         numbers = dict.fromkeys(itertools.chain.from_iterable(self._in_turn(tests) for tests in here))
-        for number in sorted(numbers, key=lambda n: -struck.get(self.tests[n], 0) / (self.seconds[n] + START_S)):
+        at_import = len(here) > 1
+
+        def early(number: int) -> tuple[bool, float]:
+            test = self.tests[number]
+            return not (at_import and test in first), -struck.get(test, 0) / (self.seconds[number] + START_S)
+
+        for number in sorted(numbers, key=early):
             if self.seconds[number] <= left and self.tests[number] not in self.failed:
                 left -= self.seconds[number]
                 chosen.append(self.tests[number])

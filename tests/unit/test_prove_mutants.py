@@ -97,7 +97,8 @@ def test_what_an_import_runs_may_be_noticed_by_any_test(tmp_path: Path) -> None:
     (tmp_path / "far.py").write_text("A = 1\ndef b():\n    return A\n")
     cover = Cover({"far.py": {1: {-1}, 3: {1}}}, ["a.py::a", "b.py::b"], [1.0, 2.0], [], False, tmp_path)
     assert cover.of(Mutant("far.py", 1, "", "", ""), 9) == ["b.py::b", "a.py::a"]
-    assert cover.of(Mutant("far.py", 3, "", "", ""), 9) == ["b.py::b"]
+    assert cover.of(Mutant("far.py", 1, "", "", ""), 9, {"b.py::b": 9}, ["a.py::a"]) == ["a.py::a", "b.py::b"]
+    assert cover.of(Mutant("far.py", 3, "", "", ""), 9, {}, ["a.py::a"]) == ["b.py::b"]
 
 
 def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

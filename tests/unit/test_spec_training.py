@@ -210,6 +210,15 @@ def test_what_would_fit_is_said() -> None:
     assert loads(text + "    shard: zero1\n")
 
 
+@pytest.mark.parametrize(("vocab", "stage"), [(0, 0), (50_000, 3)])
+def test_the_fullest_stage_decides(vocab: int, stage: int) -> None:
+    """With 1F1B the first stage holds most micro-batches (Narayanan et al. 2021); the last has the logits."""
+    model = SMALL.replace("}", f", vocab: {vocab}}}")
+    with pytest.raises(InputError, match="does not fit") as raised:
+        loads(_text(model=model, gpu="{flops: 100T, memory: 20MB}", parallel="{pipeline: 4, data: 2}"))
+    assert f"a rank of stage {stage} needs" in raised.value.what
+
+
 def test_a_plan_says_all_that_does_not_divide() -> None:
     with pytest.raises(InputError) as raised:
         loads(_text(parallel="{tensor: 3, pipeline: 3, data: 8}", count=2, more="schedule: {interleaved: 2}"))
