@@ -121,10 +121,11 @@ def test_a_mutant_runs_the_tests_that_come_to_its_line(tmp_path: Path, monkeypat
     with bench.changed(mutant):
         verdicts = [bench.verdict([f"test_far.py::test_{name}"], 60) for name in "ab"]
         verdicts.append(bench.verdict(["test_far.py::test_still"], 1))
+        verdicts.append(bench.verdict(["test_far.py::test_b", "test_far.py::test_still"], 6000, 1))
         monkeypatch.setattr(prove_mutants_bench, "STILL", 60)
         verdicts.append(bench.verdict(["test_far.py::test_endless"], 1))
         verdicts.append(bench.verdict(["test_far.py::test_b", "test_far.py::test_endless"], 60, 1))
-    assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS, ENDLESS]
+    assert verdicts == [NOTICED, SURVIVED, ENDLESS, ENDLESS, ENDLESS, ENDLESS]
     assert bench.struck["test_far.py::test_a"] == 1, "known by name"
     assert bench.verdict(["test_far.py::test_a"], 60) == SURVIVED, "the file is as it was"
 
