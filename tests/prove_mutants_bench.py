@@ -34,7 +34,7 @@ SURVIVED, NOTICED, ENDLESS = "survived", "noticed", "noticed (time up)"
 MOST_BYTES = 16 << 30
 """Of memory: a mutant may ask for ever more."""
 STILL = 10
-"""Of a mutant's seconds of CPU: longer than that many times as long by the clock, it stands still."""
+"""Times the seconds of CPU that it may take, so long may it do nothing."""
 _NO_TESTS, _STOP_S, _LOOK_S = 5, 10.0, 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
 _TEST, _PROOF = re.compile(r"tests/\w+/test_\w+\.py"), re.compile(r"tests/[^/]+_mutants")
@@ -91,20 +91,21 @@ class Bench:
     ) -> int | None:
         """pytest's exit code, in a process of its own; None if it took too long. `watch` makes a plugin there.
 
-        `limit_s` and `each_s`, the limit of a test, are of CPU, which is the same however busy the machine is; by the
-        clock it is STILL times as much, of all as of each.
+        `limit_s` and `each_s`, the limit of a test, are of CPU, which is the same however busy the machine is. It may
+        stand still STILL times as long.
         """
         (self.tree / _NOW).write_text("")
         child = os.fork()
         if not child:
             self._tests(tests, watch)
-        end, look, test, before, began = time.monotonic() + STILL * limit_s, 0.0, "", 0.0, time.monotonic()
+        still, look, test, before = _Still(child), 0.0, "", 0.0
         while not (done := os.waitpid(child, os.WNOHANG))[0]:
             if (now := time.monotonic()) > look:
                 look, used, runs = now + _LOOK_S, used_s(child), (self.tree / _NOW).read_text()
                 if runs != test:
-                    test, before, began = runs, used, now
-                if now > min(end, began + STILL * each_s) or used > min(limit_s, before + each_s):
+                    test, before, still.seconds = runs, used, 0
+                still.look(now)
+                if used > min(limit_s, before + each_s) or still.seconds > STILL * min(limit_s, each_s):
                     return _stopped(child)
             time.sleep(0.02)
         _group(child, signal.SIGKILL)
@@ -179,10 +180,37 @@ def used_s(process: int) -> float:
     """Of CPU, with all that it began."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-        began = [int(n) for path in Path(f"/proc/{process}/task").glob("*/children") for n in path.read_text().split()]
     except OSError:  # it has ended
         return 0.0
-    return sum(map(int, fields[11:15])) / _TICKS + sum(map(used_s, began))
+    return sum(map(int, fields[11:15])) / _TICKS + sum(map(used_s, _began(process)))
+
+
+def _began(process: int) -> list[int]:
+    with suppress(OSError):
+        return [int(n) for path in Path(f"/proc/{process}/task").glob("*/children") for n in path.read_text().split()]
+    return []
+
+
+def _awake_s(process: int) -> float:
+    """What it and all that it began have run, or have waited for a CPU, of those that are there."""
+    seconds = 0.0
+    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
+        with suppress(OSError):
+            seconds += sum(map(int, path.read_text().split()[:2])) / 1e9
+    return seconds + sum(map(_awake_s, _began(process)))
+
+
+class _Still:
+    """How long a process and all that it began have done nothing: who waits for a CPU of a busy machine does not."""
+
+    def __init__(self, process: int) -> None:
+        self.process, self.at, self.awake, self.seconds = process, time.monotonic(), 0.0, 0.0
+
+    def look(self, now: float) -> None:
+        awake = _awake_s(self.process)
+        if awake >= self.awake:  # else one has ended
+            self.seconds += max(now - self.at - (awake - self.awake), 0)
+        self.at, self.awake = now, awake
 
 
 def _group(child: int, number: int) -> None:

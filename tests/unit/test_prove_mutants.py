@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -214,3 +215,18 @@ def test_all_proofs_are_of_a_night() -> None:
         p.stem.removeprefix("prove_").replace("_", "-") for p in Path(prove_all.__file__).parent.glob("prove_*.py")
     }
     assert set(prove_all.NIGHTLY) == {v for v in verbs if not v.startswith("mutants-")} - {"all"}
+
+
+def test_who_waits_for_a_cpu_does_not_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    awake = iter([4.0, 10.0, 11.0, 2.0, 2.0])
+    monkeypatch.setattr(prove_mutants_bench, "_awake_s", lambda _: next(awake))
+    still = prove_mutants_bench._Still(1)
+    began, seconds = still.at, []
+    for passed in (4, 10, 12, 20, 25):  # a process ends before 20: what it ran is in no sum any more
+        still.look(began + passed)
+        seconds.append(round(still.seconds, 3))
+    assert seconds == [0, 0, 1, 1, 6]
+
+
+def test_what_a_process_has_run_is_read() -> None:
+    assert 0 < time.thread_time() <= prove_mutants_bench._awake_s(os.getpid())
