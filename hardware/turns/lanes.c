@@ -7,21 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire.h"
-
-enum waited { REDUCED, BUSY, BEGUN, SEEN };
 #define OWN_CLOCKS (1ull << 32) /* the first number of a time that a lane with a clock of its own waits for */
 
 /* As fabricd lays them out (worker/commands.def) */
-struct post_send {
-	uint32_t qp;
-	uint8_t opcode, flags;
-	uint16_t zero;
-	uint64_t wr_id;
-	uint32_t lkey, rkey;
-	uint64_t local, remote, length;
-	uint32_t imm, zero2;
-};
 struct post_recv {
 	uint32_t qp, lkey;
 	uint64_t wr_id, offset, length;
@@ -56,21 +44,23 @@ uint32_t row_take(struct row *row)
 }
 
 /* Records of one time come in the order of their numbers: so these are Python's */
-static void compute(struct turns *t, struct execution *x, enum waited what, uint32_t index, int64_t ps, uint32_t stream)
+static uint64_t compute(struct turns *t, struct execution *x, enum waited what, uint32_t index, int64_t ps, uint32_t stream)
 {
 	uint64_t number = x->together ? ++t->token : what == REDUCED ? index : OWN_CLOCKS + ++x->waits;
 
 	table_add(&t->computations, (struct entry){.execution = x, .key = number, .index = index, .what = what});
 	say(t, COMPUTE, &(struct compute){.wr_id = number, .ps = (uint64_t)ps, .stream = stream}, sizeof(struct compute));
+	return number;
 }
 
 /* Sending */
 
-static void post(struct turns *t, struct execution *x, const struct lane_plan *lane, const struct step *s)
+/* posted() - A line's message of that number */
+struct post_send posted(const struct execution *x, const struct lane_plan *lane, const struct step *s, uint32_t number)
 {
-	struct line *line = &x->lines[s->other];
+	const struct line *line = &x->lines[s->other];
 	const struct line_plan *plan = &x->plan->lines[s->other];
-	uint32_t number = line->sent++, region = s->region;
+	uint32_t region = s->region;
 	const struct place *there = &x->plan->places[plan->there + number];
 	uint64_t from = s->at;
 
@@ -79,19 +69,24 @@ static void post(struct turns *t, struct execution *x, const struct lane_plan *l
 		from = x->plan->copies[plan->copies + number];
 	}
 	/* completions of a connection are in order: the last says it all, if nothing waits for one before it */
-	bool signaled = line->sent == plan->there_count || lane->window >= 0;
-	say(t, POST_SEND,
-	    &(struct post_send){.qp = line->qp,
-				.opcode = WIRE_WRITE_IMM,
-				.flags = signaled ? WIRE_SIGNALED : 0,
-				.wr_id = x->first + number,
-				.lkey = x->keys[region],
-				.rkey = line->keys[there->region],
-				.local = x->at[region] + from,
-				.remote = line->at[there->region] + there->at,
-				.length = s->message,
-				.imm = x->first + number},
-	    sizeof(struct post_send));
+	bool signaled = number + 1 == plan->there_count || lane->window >= 0;
+	return (struct post_send){.qp = line->qp,
+				  .opcode = WIRE_WRITE_IMM,
+				  .flags = signaled ? WIRE_SIGNALED : 0,
+				  .wr_id = x->first + number,
+				  .lkey = x->keys[region],
+				  .rkey = line->keys[there->region],
+				  .local = x->at[region] + from,
+				  .remote = line->at[there->region] + there->at,
+				  .length = s->message,
+				  .imm = x->first + number};
+}
+
+static void post(struct turns *t, struct execution *x, const struct lane_plan *lane, const struct step *s)
+{
+	struct post_send post = posted(x, lane, s, x->lines[s->other].sent++);
+
+	say(t, POST_SEND, &post, sizeof post);
 }
 
 /* Who counts messages under way, and where those that wait for the window stand */
@@ -165,7 +160,7 @@ static bool into(struct turns *t, struct execution *x, uint32_t lane, const stru
 	if (s->ps != NO_TIME && stream != ON_HOST) {
 		x->lanes[lane].reducing = true;
 		x->lanes[lane].pending = from;
-		compute(t, x, REDUCED, lane, s->ps, stream);
+		x->lanes[lane].computing = compute(t, x, REDUCED, lane, s->ps, stream);
 		return true;
 	}
 	if (s->ps != NO_TIME)
@@ -230,6 +225,7 @@ static void go_on(struct turns *t, struct execution *x, uint32_t lane)
 	for (uint32_t k = began; plan->clocked && k < l->at; k++)
 		if (x->plan->steps[plan->first + k].kind == STEP_SEND)
 			send_step(t, x, lane, plan->first + k);
+	ahead_stopped(t, x, lane);
 }
 
 static void release(struct turns *t, struct lane *l)
@@ -326,9 +322,11 @@ void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_
 	}
 	struct lane *l = &x->lanes[index];
 	const struct step *s = &x->plan->steps[x->plan->lanes[index].first + l->at];
-	if (what == REDUCED)
+	if (what == REDUCED && !l->combined)
 		combine(t, x, s->region, s->at, l->pending, s->bytes);
 	l->reducing = false;
+	l->combined = false;
+	l->computing = 0;
 	l->at += what != BEGUN;
 	advance(t, x, index);
 }
@@ -370,8 +368,12 @@ void turns_reset(struct execution *x)
 	}
 	for (uint32_t k = 0; k < x->plan->lane_count; k++) {
 		struct lane *l = &x->lanes[k];
-		l->at = l->under_way = l->reducing = l->outbox = l->waiting_count = 0;
+		l->at = l->under_way = l->reducing = l->outbox = l->waiting_count = l->combined = 0;
+		l->computing = 0;
 	}
+	x->foresees = true;
+	for (uint32_t k = 0; k < x->plan->step_count; k++)
+		x->foresees &= x->plan->steps[k].kind != STEP_WAIT;
 	x->running = false;
 }
 

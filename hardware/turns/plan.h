@@ -69,6 +69,10 @@ struct lane {
 	struct place pending; /* what is being reduced */
 	struct waiting *waiting; /* lanes, until so many of our steps are done */
 	uint32_t waiting_count, waiting_room;
+	struct ahead *ahead; /* what is said beforehand to what comes next (ahead.c); NULL: nothing yet */
+	uint64_t computing;  /* number of the reduction under way, or 0 */
+	uint32_t combined;   /* and it is made already */
+	uint32_t stopped;    /* it stands among those that have come as far as they can */
 };
 
 /* Receives of a connection that are posted ahead (workloads/parts/receives.py) */
@@ -100,6 +104,8 @@ struct execution {
 	uint32_t number; /* among those of the session */
 	uint32_t running;
 	uint32_t together; /* it counts its computations together with all of the session */
+	uint32_t foresees; /* what its lanes will say hangs on nothing but what comes for each */
+	uint32_t zero;
 	uint64_t waits;	   /* else: times that its clocks have waited */
 	void (*add)(void *ours, const void *theirs, size_t elements); /* NULL: Python reduces */
 };

@@ -11,16 +11,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "wire.h"
-
 #define PROGRESS_NS 250000000 /* a worker that says nothing while it runs tries fabricd's patience */
-#define PACKET_HEAD 8
-#define RECORDS_HEAD (PACKET_HEAD + sizeof(struct wire_records))
-
-struct head {
-	uint16_t op, length;
-	uint32_t zero;
-};
 
 /* By which Python sees that it was made for what we are */
 const uint32_t turns_layout[] = {
@@ -61,17 +52,25 @@ static bool flush(struct turns *t)
 	return true;
 }
 
-/* say() - A command, which goes out with the next wait */
-void say(struct turns *t, uint16_t op, const void *body, size_t bytes)
+/* put_command() - Return: its bytes */
+size_t put_command(uint8_t *to, uint16_t op, const void *body, size_t bytes)
 {
 	struct head head = {.op = op, .length = (uint16_t)(sizeof head + bytes)};
 
-	if (t->said + head.length > PACKET_MOST)
-		flush(t); /* if that fails, so does the next wait */
-	memcpy(t->out + t->said, &head, sizeof head);
+	memcpy(to, &head, sizeof head);
 	if (bytes)
-		memcpy(t->out + t->said + sizeof head, body, bytes);
-	t->said += head.length;
+		memcpy(to + sizeof head, body, bytes);
+	return head.length;
+}
+
+/* say() - A command, which goes out with the next wait, if it has not been said beforehand */
+void say(struct turns *t, uint16_t op, const void *body, size_t bytes)
+{
+	if (t->quiet)
+		return;
+	if (t->said + sizeof(struct head) + bytes > PACKET_MOST)
+		flush(t); /* if that fails, so does the next wait */
+	t->said += (uint32_t)put_command(t->out + t->said, op, body, bytes);
 }
 
 /* say_progress() - Now and then a sign of life */
@@ -85,8 +84,8 @@ void say_progress(struct turns *t)
 		sent(t, &progress, sizeof progress);
 }
 
-/* Whose a record is.  Return: NULL if it is no execution's */
-static const struct entry *owner(const struct turns *t, const struct wire_record *r)
+/* owner() - Whose a record is.  Return: NULL if it is no execution's */
+const struct entry *owner(const struct turns *t, const struct wire_record *r)
 {
 	uint64_t number = r->kind == REC_SENT ? r->wr_id >> NUMBER_BITS : r->imm >> NUMBER_BITS;
 
@@ -97,15 +96,9 @@ static const struct entry *owner(const struct turns *t, const struct wire_record
 	return table_find(&t->messages, message_key(r->qp, (uint32_t)number));
 }
 
-/* Hand a record to its owner.  Return: TURNED_ON, TURNED_ENDED, TURNED_ODD or NOT_OURS */
-static int hand_out(struct turns *t, const struct wire_record *r)
+/* hand_out() - Hand a record to its owner.  Return: TURNED_ON, TURNED_ENDED or TURNED_ODD */
+int hand_out(struct turns *t, const struct entry *e, const struct wire_record *r)
 {
-	const struct entry *e = owner(t, r);
-
-	t->odd_kind = r->kind;
-	t->odd_imm = r->imm;
-	if (!e)
-		return NOT_OURS;
 	struct execution *x = e->execution;
 	uint32_t index = e->index, what = e->what;
 	t->taken = x->number;
@@ -123,13 +116,26 @@ static int hand_out(struct turns *t, const struct wire_record *r)
 	return TURNED_ENDED;
 }
 
+/* A record to which nothing has been said yet.  Return: likewise, or NOT_OURS */
+static int told(struct turns *t, const struct wire_record *r)
+{
+	const struct entry *e = owner(t, r);
+
+	t->odd_kind = r->kind;
+	t->odd_imm = r->imm;
+	if (!e)
+		return NOT_OURS;
+	ahead_told(e, r);
+	return hand_out(t, e, r);
+}
+
 static int hand_out_all(struct turns *t)
 {
 	while (t->at < t->end) {
 		struct wire_record r;
 		memcpy(&r, t->in + t->at, sizeof r);
 		t->at += sizeof r;
-		int how = hand_out(t, &r);
+		int how = told(t, &r);
 		if (how != TURNED_ON)
 			return how;
 	}
@@ -139,7 +145,7 @@ static int hand_out_all(struct turns *t)
 /* turns_take() - A record that Python has been told of.  Return: NOT_OURS, or how it has turned out */
 int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps, uint32_t qp, uint32_t imm)
 {
-	return hand_out(t, &(struct wire_record){.kind = (uint16_t)kind, .wr_id = wr_id, .t = time_ps, .qp = qp, .imm = imm});
+	return told(t, &(struct wire_record){.kind = (uint16_t)kind, .wr_id = wr_id, .t = time_ps, .qp = qp, .imm = imm});
 }
 
 /* Are they records that have gone well, each of a schedule that is under way?  Then they are what is handed out next */
@@ -173,7 +179,8 @@ static bool ask(struct turns *t, uint64_t until)
 {
 	if (t->waits)
 		return true;
-	say(t, WAIT, &(struct wire_wait){.records = 1, .until = until}, sizeof(struct wire_wait));
+	ahead_look(t);
+	say(t, WAIT, &(struct wire_wait){.records = 1, .flags = t->foresees ? WAIT_FORESEEN : 0, .until = until}, sizeof(struct wire_wait));
 	t->waits = true;
 	return flush(t);
 }
@@ -208,8 +215,11 @@ int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns)
 		t->waits = false;
 		if (n < 0)
 			return TURNED_CLOSED;
-		t->got = (uint32_t)n;
-		if (!all_ours(t, (size_t)n))
+		size_t bytes = (size_t)n;
+		if (!ahead_answered(t, &bytes))
+			return TURNED_ODD;
+		t->got = (uint32_t)bytes;
+		if (!all_ours(t, bytes))
 			return TURNED_PACKET;
 		if (t->wake_ps && t->at < t->end)
 			say(t, SPEND, &t->wake_ps, sizeof t->wake_ps);

@@ -102,6 +102,7 @@ uint32_t turns_add(struct turns *t, struct execution *x)
 void turns_remove(struct turns *t, struct execution *x)
 {
 	t->by_number[x->number] = NULL;
+	ahead_removed(t, x);
 	for (uint32_t line = 0; line < x->plan->line_count; line++) {
 		uint64_t key = message_key(x->lines[line].qp, x->first >> NUMBER_BITS);
 		const struct entry *e = table_find(&t->messages, key);
@@ -117,8 +118,12 @@ void turns_close(struct turns *t)
 	free(t->computations.entries);
 	free(t->by_number);
 	free(t->going.items);
+	free(t->free_chains.items);
+	free(t->stopped);
 	t->messages = t->computations = (struct table){0};
 	t->by_number = NULL;
 	t->numbers = 0;
-	t->going = (struct row){0};
+	t->going = t->free_chains = (struct row){0};
+	t->stopped = NULL;
+	t->stopped_count = t->stopped_room = 0;
 }

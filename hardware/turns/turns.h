@@ -18,8 +18,31 @@
 #include <stdint.h>
 
 #include "plan.h"
+#include "wire.h"
 
 #define PACKET_MOST 65536 /* of commands */
+#define PACKET_HEAD 8
+#define RECORDS_HEAD (PACKET_HEAD + sizeof(struct wire_records))
+
+struct head {
+	uint16_t op, length;
+	uint32_t zero;
+};
+
+/* As fabricd lays it out (worker/commands.def) */
+struct post_send {
+	uint32_t qp;
+	uint8_t opcode, flags;
+	uint16_t zero;
+	uint64_t wr_id;
+	uint32_t lkey, rkey;
+	uint64_t local, remote, length;
+	uint32_t imm, zero2;
+};
+#define POST_SEND_BYTES (sizeof(struct head) + sizeof(struct post_send))
+
+/* What something has waited for */
+enum waited { REDUCED, BUSY, BEGUN, SEEN };
 
 /* What is called in Python */
 struct asked {
@@ -46,6 +69,24 @@ struct row {
 	uint32_t first, count, room;
 };
 
+/* A record that a lane expects: by a computation's number, or by queue pair and immediate */
+struct expected {
+	uint64_t key;
+	uint32_t kind, zero;
+};
+
+/* What a lane expects, and has answered beforehand: the same chain is fabricd's */
+#define AHEAD_MOST 16
+struct ahead {
+	uint32_t number, first, count;
+	struct expected of[AHEAD_MOST];
+};
+
+struct stopped {
+	struct execution *execution;
+	uint32_t lane;
+};
+
 /* A session, as Python has it */
 struct turns {
 	int32_t fd; /* -1: `asked` speaks */
@@ -69,6 +110,11 @@ struct turns {
 	struct table messages, computations;
 	struct execution **by_number;
 	struct row going; /* lanes that may go on */
+	uint32_t foresees; /* may something be said beforehand? */
+	uint32_t quiet;	   /* what is done has been said already */
+	uint32_t chains, stopped_count, stopped_room;
+	struct row free_chains;
+	struct stopped *stopped; /* lanes that have come as far as they can since the rank has waited */
 };
 
 /* What a call ends with */
@@ -96,6 +142,15 @@ int turns_take(struct turns *t, uint32_t kind, uint64_t wr_id, uint64_t time_ps,
 int turns_go_on(struct turns *t, uint64_t until, int64_t for_ns);
 
 void say(struct turns *t, uint16_t op, const void *body, size_t bytes);
+size_t put_command(uint8_t *to, uint16_t op, const void *body, size_t bytes);
+const struct entry *owner(const struct turns *t, const struct wire_record *r);
+int hand_out(struct turns *t, const struct entry *e, const struct wire_record *r);
+struct post_send posted(const struct execution *x, const struct lane_plan *lane, const struct step *s, uint32_t number);
+void ahead_stopped(struct turns *t, struct execution *x, uint32_t lane);
+void ahead_look(struct turns *t);
+void ahead_told(const struct entry *e, const struct wire_record *r);
+bool ahead_answered(struct turns *t, size_t *bytes);
+void ahead_removed(struct turns *t, struct execution *x);
 void say_progress(struct turns *t);
 bool lanes_take(struct turns *t, struct execution *x, uint32_t line, bool sent, uint64_t wr_id, uint32_t imm);
 void lanes_computed(struct turns *t, struct execution *x, uint32_t what, uint32_t index);

@@ -90,6 +90,7 @@ struct wire_piece {
 };
 #define WAIT_WRITTEN 1u
 #define WAIT_OUTSIDE 2u
+#define WAIT_FORESEEN 4u
 struct wire_wait {
 	uint32_t records, flags;
 	uint64_t until;

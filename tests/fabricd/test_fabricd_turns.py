@@ -6,38 +6,61 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest import mock
 
+import pytest
+
+from hardware.config import Hardware
 from tests.parts import task_graphs
-from tests.parts.fabricd_fixture import DEADLINE_S, FAST, BareFabric, bare_fabric, plain
+from tests.parts.fabricd_fixture import DEADLINE_S, DEFAULTS, FAST, BareFabric, bare_fabric, plain
 from tests.parts.fake_run import Line, collective, plan
 from tests.parts.in_c import graph
+from tests.parts.traffic_fabric import nic, switch
 from workloads import worker
 from workloads.base import native
+from workloads.parts import turns
 from workloads.parts.context import Context, HostCosts
-from workloads.registry import find
+from workloads.registry import ALGORITHMS, find
 from workloads.verbs import Device
 
 RANKS = 4
+ANY_ORDER = Hardware(
+    switch=switch(headroom=0, lossless=[], alpha=64),
+    nic={**nic(), "recovery": "selective_repeat", "lossless": [], "ordering": "any", "sack_bits": 64, "sack_every": 16},
+)
 
 
-def lines(told: Line, *, in_c: bool) -> list[Line]:
-    """What ranks say, by rank."""
+def lines(told: Line, *, in_c: bool, beforehand: bool = True, overtake: bool = False) -> list[Line]:
+    """What ranks say, by rank.  With `beforehand` C says some of it beforehand; messages may `overtake` others."""
     found = native.turns if in_c else lambda: None
     said: dict[int, list[Line]] = {rank: [] for rank in range(RANKS)}
+    chains = [0] * RANKS
 
     def rank_main(f: BareFabric, rank: int) -> None:
         with Device(str(f.worker_socket(rank)), wake_ns=told["costs"]["wake_ns"]) as device:
             worker.run({**told, "rank": rank}, device, said[rank].append)
+            chains[rank] = device.turns._state.chains if isinstance(device.turns, turns.Turns) else 0
 
     with (
         mock.patch.object(native, "turns", found),
+        mock.patch.object(turns, "FORESEES", beforehand),
         ThreadPoolExecutor(RANKS) as pool,
-        bare_fabric("star", {"hosts": RANKS}, binary=plain(), sample=FAST) as f,
+        bare_fabric("star", {"hosts": RANKS}, ANY_ORDER if overtake else DEFAULTS, binary=plain(), sample=FAST) as f,
     ):
+        if overtake:
+            late: dict[str, Any] = {
+                "primitive": "frames",
+                "effect": "delay",
+                "delay_ns": 3000,
+                "jitter_ns": 2000,
+                "reorder": True,
+            }
+            f.fabricd.request("inject", fault="late", ports=["h1:1", "h2:1"], select={"every": 3}, **late)
         f.start(*range(RANKS))
         for done in [pool.submit(rank_main, f, rank) for rank in range(RANKS)]:
             done.result()
+    assert all(chains) == (in_c and beforehand) and any(chains) == all(chains)
     return [line for rank in range(RANKS) for line in said[rank] if line["kind"] != "progress"]
 
 
@@ -60,6 +83,22 @@ def test_tasks_take_the_same() -> None:
     in_c = lines(told, in_c=True)
     assert in_c == lines(told, in_c=False)
     assert not any(line.get("wrong") for line in in_c)
+
+
+@pytest.mark.parametrize(("wake_ns", "overtake"), [(700.0, False), (0.0, True)])
+def test_what_is_said_beforehand_changes_no_figure(wake_ns: float, overtake: bool) -> None:
+    """Of any schedule, alone and several at a time, whether messages overtake each other or not."""
+    grid = {"dims": [2, 2], "senders": 2, "skew": 1.0}
+    scheduled = [e for e in ALGORITHMS.values() if e.schedule and e.max_ranks is None and not e.lengths]
+    fits = [e for e in scheduled if e.fits(RANKS, [2, 2] if e.layout in ("grid", "rails") else ())]
+    steps = [
+        collective(e.collective.name, [30_000] if e.collective.sized else [0], algorithm=e.name, **grid) for e in fits
+    ]
+    steps += [task_graphs.step(graph(), iterations=2)]
+    told = plan(RANKS, *steps, reduce_bps=8e9, by_channel=True, wake_ns=wake_ns)
+    with_it = lines(told, in_c=True, overtake=overtake)
+    assert with_it == lines(told, in_c=True, beforehand=False, overtake=overtake)
+    assert not any(line.get("wrong") for line in with_it)
 
 
 def test_a_signal_is_heard_while_a_rank_waits() -> None:

@@ -55,6 +55,7 @@ class Side:
     def __init__(self, resolved: Resolved, costs: HostCosts, *, in_c: bool) -> None:
         self.device = device = object.__new__(Device)
         device.__dict__ |= {"turns": None, "wake_ns": 0.0, "_queue_pairs": 1, "_due": [], "_clock_ps": 0, "rank": 9}
+        device.real_clock = False
         with mock.patch.object(
             session, "socket", SimpleNamespace(AF_UNIX=1, SOCK_SEQPACKET=5, socket=lambda *_: Silent())
         ):

@@ -13,10 +13,20 @@ from workloads.collectives.compiled import Compiled
 from workloads.collectives.execution import Execution
 from workloads.parts.context import Context, HostCosts
 from workloads.registry import find
-from workloads.verbs import Device, wire
+from workloads.verbs import Device, FabricError, wire
 
 SENT, COME = record(wire.SENT, 1), [record(wire.RECEIVED_IMM, imm=k) for k in range(3)]
 """Of a ring of two: two messages each way, of which the second is acknowledged."""
+
+
+@pytest.mark.parametrize("kind", [wire.RECEIVED_IMM, wire.COMPUTED, wire.SENT, 99])
+def test_what_was_not_foreseen_cannot_have_been_answered(tmp_path: Path, kind: int) -> None:
+    with by(Compiled), scripted(tmp_path, [records(record(kind | 0x8000, imm=1))]) as path, Device(str(path)) as device:
+        entry = find("all_reduce", "ring")
+        part = entry.load()(Context(device, 1, HostCosts(), 800), entry, range(2), "float32", "sum", 1)
+        part.prepare(800, 0)
+        with pytest.raises(FabricError, match=f"a record of kind {kind} with immediate 1 is out of turn"):
+            part.run()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ _LINE_PLAN = _row(
 )
 _LANE = _row(
     *("at", "under_way", "reducing", "outbox", "outbox_last", "stream", ("pending", _PLACE), ("waiting", "u8")),
-    *("waiting_count", "waiting_room"),
+    *("waiting_count", "waiting_room", ("ahead", "u8"), ("computing", "u8"), "combined", "stopped"),
 )
 _LINE = _row(
     *("qp", ("keys", "u4", turns.REGIONS), ("at", "u8", turns.REGIONS), "sent", "copied", "arrived", "seen", "taken"),

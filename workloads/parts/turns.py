@@ -25,6 +25,8 @@ ON_HOST = 0xFFFFFFFE
 NUMBER_BITS = 14
 """Of an immediate: a message's number; the others say of what."""
 REGIONS = 3
+FORESEES = True
+"""Whether what a schedule will say to what comes next is said beforehand."""
 _LOOK_NS = 250_000_000  # of wall time: then Python looks up
 _SIGNAL_MS = 1000  # after which a signal is noticed that came just before a wait
 
@@ -47,7 +49,7 @@ class Execution(ctypes.Structure):
         ("memory", _U64 * REGIONS),
         ("at", _U64 * REGIONS),
         ("keys", _U32 * REGIONS),
-        *((name, _U32) for name in ("first", "number", "running", "together")),
+        *((name, _U32) for name in ("first", "number", "running", "together", "foresees", "zero")),
         *(("waits", _U64), ("add", _AT)),
     )
 
@@ -76,6 +78,8 @@ class _Session(ctypes.Structure):
         *(("odd_kind", _U32), ("odd_imm", _U32), ("waits", _U32), ("patience_ms", _I32)),
         *(("taken", _U32), ("numbers", _U32), ("token", _U64), ("messages", _Table), ("computations", _Table)),
         *(("by_number", _AT), ("going", _Row)),
+        *((name, _U32) for name in ("foresees", "quiet", "chains", "stopped_count", "stopped_room")),
+        *(("free_chains", _Row), ("stopped", _AT)),
     )
 
 
@@ -146,6 +150,7 @@ class Turns:
             *(session.descriptor, 0, _address(session.out), _address(session.answers), len(session.answers), wake_ps),
             *(0, 0, 0, 0, *self._callbacks),
             patience_ms=_SIGNAL_MS if main else -1,
+            foresees=FORESEES and not device.real_clock,
         )
         self._at = ctypes.addressof(self._state)
 

@@ -57,6 +57,7 @@ PAGES = 28
 ALLOC_DM = 29
 REGISTER_DM = 30
 ALLOC_MW = 31
+FORESEE = 32
 
 BODY = {
     # magic 0x31574252, version 6, flags
@@ -124,6 +125,8 @@ BODY = {
     REGISTER_DM: Struct("<QQIIII"),
     # cookie, domain, type, 0
     ALLOC_MW: Struct("<IIII"),
+    # chain, kind, flags, key
+    FORESEE: Struct("<IHHQ"),
 }
 
 WELCOME = 1

@@ -31,8 +31,8 @@ static const struct {
 };
 
 /* Commands that only a rank's worker has, or only programs */
-#define OF_JOBS (1u << CONNECT | 1u << SYNC | 1u << GROUP | 1u << POST_OFFLOAD | 1u << LEAVE | 1u << AWAIT_PROGRAMS)
-#define OF_PROGRAMS (UINT32_MAX << DEREGISTER & ~OF_JOBS)
+#define OF_JOBS (1ull << CONNECT | 1ull << SYNC | 1ull << GROUP | 1ull << POST_OFFLOAD | 1ull << LEAVE | 1ull << AWAIT_PROGRAMS | 1ull << FORESEE)
+#define OF_PROGRAMS (UINT64_MAX << DEREGISTER & ~OF_JOBS)
 
 static const char *command(struct message *m, struct view *packet, size_t whole)
 {
@@ -56,6 +56,20 @@ static const char *command(struct message *m, struct view *packet, size_t whole)
 	m->alone = length == whole;
 	m->last = packet->left == 0;
 	return commands[op].handle(m);
+}
+
+/* worker_says() - A worker says what it has said beforehand
+ * Return: NULL, or what is wrong
+ */
+const char *worker_says(struct fabric *f, struct worker *w, const uint8_t *data, size_t len)
+{
+	struct message m = {.f = f, .w = w, .memfd = -1};
+	struct view packet = view_of(data, len);
+	const char *wrong = NULL;
+
+	while (!wrong && packet.left)
+		wrong = command(&m, &packet, len);
+	return wrong;
 }
 
 /* worker_message() - A packet from a worker

@@ -34,6 +34,7 @@
 #include "engine/report.h"
 #include "engine/watch.h"
 #include "nic/nic.h"
+#include "records/foreseen.h"
 #include "records/records.h"
 #include "transport/qp.h"
 #include "worker/services.h"
@@ -41,6 +42,7 @@
 
 #define PACKET_RECORDS 1024
 #define RECORD_BYTES 40 /* without what stands behind it */
+#define ANSWERED 0x8000u /* of a record's kind: what it says to that has been said (records/foreseen.c) */
 
 static const char *const state_names[] = {"absent", "running", "waiting", "done", "lost"};
 
@@ -153,6 +155,7 @@ void worker_end(struct fabric *f, struct worker *w, enum worker_state how, const
 		memcpy(reply + REPLY_HEAD_BYTES, w->reason, n);
 		send(w->fd, reply, REPLY_HEAD_BYTES + n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	}
+	foreseen_free(&w->foresight);
 	watch_remove(f, w->fd);
 	shutdown(w->fd, SHUT_RDWR); /* the worker hears at once */
 	close_later(w->fd);
@@ -195,6 +198,7 @@ void workers_close(struct fabric *f)
 		if (w->listen_fd >= 0)
 			close_later(w->listen_fd);
 		regions_unmap(w);
+		foreseen_free(&w->foresight);
 		records_free(&w->records);
 		free(w->compute_free);
 		free(w->places);
@@ -249,6 +253,7 @@ void worker_written(struct fabric *f, struct worker *w, ps_t t)
 void worker_wait(struct fabric *f, struct worker *w, uint64_t records, ps_t until, bool written)
 {
 	w->wait_written = written;
+	w->wait_foreseen = false;
 	w->state = WORKER_WAITING;
 	w->wait_records = records;
 	w->wait_until = until;
@@ -264,13 +269,24 @@ static bool group_record(const struct record *r)
 	return r->kind == REC_GROUPED || r->kind == REC_GROUP_FAILED || r->kind == REC_GROUP_NOTED;
 }
 
+static uint8_t *put_record(uint8_t *p, const struct record *r, uint32_t more_kind, size_t extra, uint64_t bytes)
+{
+	p = put_le16(put_le16(p, (uint16_t)(r->kind | more_kind)), (uint16_t)(RECORD_BYTES + extra));
+	p = put_le64(put_le32(p, r->status), r->wr_id);
+	p = put_le64(p, (uint64_t)r->t);
+	return put_le64(put_le32(put_le32(p, r->qp), r->imm), bytes);
+}
+
 static void send_records(struct fabric *f, struct worker *w)
 {
 	uint8_t packet[MESSAGE_MAX];
 	uint8_t *p = packet + REPLY_RECORDS_BYTES;
 	size_t due = records_due(&w->records, w->now);
-	uint32_t count = 0;
+	const struct record *before;
+	uint32_t count = 0, answered = foreseen_answered(w->foresight, &before);
 
+	for (uint32_t i = 0; i < answered; i++)
+		p = put_record(p, &before[i], ANSWERED, 0, before[i].bytes);
 	while (count < due && count < PACKET_RECORDS) {
 		const struct record *r = records_nth(&w->records, count);
 		const struct qp *q = r->kind == REC_CONNECTED ? qp_find(w->nic, r->qp) : NULL;
@@ -279,10 +295,8 @@ static void send_records(struct fabric *f, struct worker *w)
 		if ((size_t)(packet + sizeof packet - p) < RECORD_BYTES + extra)
 			break;
 		uint8_t *end = p + RECORD_BYTES + extra;
-		p = put_le16(put_le16(p, r->kind), (uint16_t)(RECORD_BYTES + extra));
-		p = put_le64(put_le32(p, r->status), r->wr_id);
-		p = put_le64(p, (uint64_t)r->t);
-		p = put_le64(put_le32(put_le32(p, r->qp), r->imm), private ? private : group_record(r) ? 0 : r->bytes);
+		foreseen_told(w->foresight, r);
+		p = put_record(p, r, 0, extra, private ? private : group_record(r) ? 0 : r->bytes);
 		memset(p, 0, extra);
 		if (private)
 			memcpy(p, q ? (const char *)q->peer_qp->private_data : reason, private);
@@ -291,7 +305,7 @@ static void send_records(struct fabric *f, struct worker *w)
 	}
 	records_drop(&w->records, count);
 	uint8_t *head = reply_head(packet, REPLY_RECORDS, (uint32_t)(p - packet));
-	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), count), (uint32_t)(due - count));
+	head = put_le32(put_le32(put_le64(head, (uint64_t)w->now), answered + count), (uint32_t)(due - count));
 	put_le64(put_le64(head, (uint64_t)w->host), nic_sent_bytes(w->nic, w->now));
 	worker_send(f, w, packet, (size_t)(p - packet));
 }
@@ -327,6 +341,8 @@ void worker_wake(struct fabric *f, struct worker *w)
 	w->now = at > w->now ? at : w->now;
 	if (w->written <= w->now)
 		w->written = w->written_last > w->now ? w->written_last : PS_NEVER;
+	if (worker_answers(f, w))
+		return;
 	w->state = WORKER_RUNNING;
 	patience_begin(&w->patience);
 	w->hung = false;

@@ -82,9 +82,11 @@ struct worker {
 	ps_t host; /* of that: what posts and SPEND took, not waiting */
 	uint64_t wait_records;
 	ps_t wait_until;
+	bool wait_foreseen; /* what it has said beforehand is its answer */
 	uint64_t wake_number; /* EV_WAKE with another number is stale */
 	ps_t wake_at;
 	struct records records; /* not fetched yet */
+	struct foresight *foresight; /* what it has said beforehand (records/foreseen.c); NULL: nothing */
 	struct regions regions;
 	struct shared *shared; /* its shared receive queues */
 	uint32_t shared_numbers; /* so many there have been */
@@ -172,6 +174,8 @@ uint8_t *worker_memory(struct worker *w, uint32_t key, uint64_t offset, uint64_t
 const char *worker_state_name(enum worker_state s);
 bool worker_waits_for(const struct worker *w, char *text, size_t room);
 void worker_message(struct fabric *f, struct worker *w, const uint8_t *data, size_t len, int memfd);
+const char *worker_says(struct fabric *f, struct worker *w, const uint8_t *data, size_t len);
+bool worker_answers(struct fabric *f, struct worker *w);
 void post_free(struct post *p);
 void worker_doorbell(struct fabric *f, struct post *p);
 void workers_close(struct fabric *f);
