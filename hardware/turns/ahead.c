@@ -167,7 +167,7 @@ static bool first_of(struct future *f, const struct lane *l, struct expected *fi
 		return false;
 	f->at++;
 	if (l->reducing) {
-		*first = (struct expected){.kind = REC_COMPUTED, .key = l->computing};
+		*first = (struct expected){.kind = REC_COMPUTED, .key = l->computing - 1};
 		return l->computing && f->x->add;
 	}
 	if (s->kind != STEP_RECV || f->x->lines[s->other].seen > f->x->lines[s->other].taken || !plain(f, s, f->x->lines[s->other].taken))

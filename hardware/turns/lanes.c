@@ -160,7 +160,7 @@ static bool into(struct turns *t, struct execution *x, uint32_t lane, const stru
 	if (s->ps != NO_TIME && stream != ON_HOST) {
 		x->lanes[lane].reducing = true;
 		x->lanes[lane].pending = from;
-		x->lanes[lane].computing = compute(t, x, REDUCED, lane, s->ps, stream);
+		x->lanes[lane].computing = compute(t, x, REDUCED, lane, s->ps, stream) + 1;
 		return true;
 	}
 	if (s->ps != NO_TIME)
@@ -380,6 +380,10 @@ void turns_reset(struct execution *x)
 /* turns_free() - What lanes have taken of the C library's memory */
 void turns_free(struct execution *x)
 {
-	for (uint32_t k = 0; k < x->plan->lane_count; k++)
-		free(x->lanes[k].waiting);
+	for (uint32_t k = 0; k < x->plan->lane_count; k++) {
+		struct lane *l = &x->lanes[k];
+		free(l->waiting);
+		l->waiting = NULL;
+		l->waiting_count = l->waiting_room = 0;
+	}
 }

@@ -70,7 +70,7 @@ struct lane {
 	struct waiting *waiting; /* lanes, until so many of our steps are done */
 	uint32_t waiting_count, waiting_room;
 	struct ahead *ahead; /* what is said beforehand to what comes next (ahead.c); NULL: nothing yet */
-	uint64_t computing;  /* number of the reduction under way, or 0 */
+	uint64_t computing;  /* number of the reduction under way + 1, or 0 */
 	uint32_t combined;   /* and it is made already */
 	uint32_t stopped;    /* it stands among those that have come as far as they can */
 };

@@ -33,7 +33,8 @@ def graph() -> Graph:
     groups = {"row": ((0, 1), (2, 3)), "all": ((3, 1, 0, 2),)}
     tasks: dict[int, tuple[Task, ...]] = {}
     for rank in range(4):
-        row = {"collective": "all_reduce", "group": "row", "dtype": "bfloat16"}
+        alike: dict[str, Any] = {"collective": "all_reduce", "group": "all", "algorithm": "ring"}
+        row: dict[str, Any] = {"collective": "all_reduce", "group": "row", "dtype": "bfloat16"}
         tasks[rank] = (
             Compute(id="c0", stream="gpu", duration_ns=5000 * (rank + 1)),
             *(Collective(id=f"r{k}", stream="row", size_bytes=2 * (k + 1) * 999, **row) for k in range(4)),
@@ -41,6 +42,7 @@ def graph() -> Graph:
                 id="s", stream="b", collective="reduce_scatter", group="all", size_bytes=4 * 4096, after=("r0",)
             ),
             Collective(id="a", stream="c", collective="all_to_all", group="all", size_bytes=4 * 9999, after=("c0",)),
+            *(Collective(id=f"x{k}", stream="x", size_bytes=4 * 1500, **alike) for k in range(5)),
             Collective(id="b", stream="d", collective="broadcast", group="all", size_bytes=4 * 777),
             Send(id="o", stream="out", peer=(rank + 1) % 4, size_bytes=100_001, after=("r1",)),
             Recv(id="i", stream="in", peer=(rank - 1) % 4, size_bytes=100_001),

@@ -193,7 +193,17 @@ class Compiled:
         x.plan, x.lanes, x.lines, x.next = ctypes.addressof(plan.head), *(a.ctypes.data for a in (lanes, lines, chain))
         for k, region in enumerate(self.memory.regions):
             x.memory[k], x.at[k], x.keys[k] = region.address, region.at, region.key
-        x.first = self.first
+        self._begin()
+
+    def renew(self, first: int) -> None:
+        """The same program once more, for other messages, from the beginning: nothing is left of the one before."""
+        self.first = first
+        self._begin()
+        self.reset()
+
+    def _begin(self) -> None:
+        """From now on records are its own."""
+        self.execution.first = self.first
         self.turns.add(self)
         self._added = True
 

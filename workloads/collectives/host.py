@@ -35,12 +35,17 @@ class Scheduled(Part):
     def setup(self) -> None:
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
+        self._shapes: dict[int, Shape] = {}
         largest = self._shape(max(self.options.get("sizes") or [self.context.largest_bytes]))
         engine, schedule = self.context.engine or Engine, schedule_of(self.entry)
         self.engine = engine(self.context, self.ranks, schedule, largest, self.dtype.itemsize, self.tag)
 
     def _shape(self, size_bytes: int) -> Shape:
-        return shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
+        """Kept: collectives of a step that are alike ask for one again and again."""
+        if size_bytes not in self._shapes:
+            how = (self.options, self.context.seed)
+            self._shapes[size_bytes] = shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, *how)
+        return self._shapes[size_bytes]
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.shape = self._shape(size_bytes)

@@ -164,6 +164,8 @@ class Communicator:
         self.live: dict[int, HostCollective] = {}
         self._resolved: dict[int, Resolved] = {}
         self._parts: dict[tuple[int, int], Scheduled] = {}
+        self._memory: dict[tuple[int, int], Memory] = {}
+        self._in_c: dict[tuple[int, int], Compiled] = {}
 
     # Memory
 
@@ -227,13 +229,11 @@ class Communicator:
             self._part(slot, order, task).prepare(order["size_bytes"], self.variant(order))
 
     def _part(self, slot: int, order: Mapping[str, Any], task: int) -> Scheduled:
+        """Collectives of a slot that are alike, which are on one stream, have all in common that is made for them."""
         kind = self.kinds[order["number"]]
-        needs = kind.all_needs[kind.ranks.index(self.device.rank)]
-        sizes = (needs.vector, needs.staging, needs.output)
-        base = self.base[slot]
-        memory = Memory(*(self.memory.part(base + at, nbytes) for at, nbytes in zip(needs.at, sizes, strict=True)))
         key = (slot, id(kind))
         if key not in self._parts:
+            memory = self._memory[key] = self._memory_of(slot, kind)
             self.context.engine = lambda *_: _Engine(memory.vector, memory.output)
             self.context.options = kind.options
             try:
@@ -241,9 +241,14 @@ class Communicator:
             finally:
                 self.context.engine = None
         part = self._parts[key]
-        execution = self._execution(slot, kind, order["number"], memory, task)
+        execution = self._execution(key, kind, order["number"], task)
         self.live[order["number"]] = HostCollective(order["number"], task, slot, part, execution)
         return part
+
+    def _memory_of(self, slot: int, kind: CollectiveKind) -> Memory:
+        needs, base = kind.all_needs[kind.ranks.index(self.device.rank)], self.base[slot]
+        sizes = (needs.vector, needs.staging, needs.output)
+        return Memory(*(self.memory.part(base + at, nbytes) for at, nbytes in zip(needs.at, sizes, strict=True)))
 
     def _resolve(self, number: int) -> Resolved:
         kind = self.kinds[number]
@@ -252,20 +257,24 @@ class Communicator:
             self._resolved[id(kind)] = resolve(kind.schedule, kind.shape, index, kind.channels(index))
         return self._resolved[id(kind)]
 
-    def _execution(
-        self, slot: int, kind: CollectiveKind, number: int, memory: Memory, task: int
-    ) -> Execution | Compiled:
-        resolved, base = self._resolve(number), self.base[slot]
+    def _execution(self, key: tuple[int, int], kind: CollectiveKind, number: int, task: int) -> Execution | Compiled:
+        first = number << _BITS
+        if key in self._in_c:
+            again = self._in_c[key]
+            again.renew(first)
+            again.owner = task
+            return again
+        resolved, base = self._resolve(number), self.base[key[0]]
         connections = {}
         for peer, channel in resolved.peers:
             where = (kind.ranks[peer], channel)
-            key, at = self.keys[where], kind.all_needs[peer].at
-            remote = Remote((key, key, key), (base + at[0], base + at[1], base + at[2]))
+            its, at = self.keys[where], kind.all_needs[peer].at
+            remote = Remote((its, its, its), (base + at[0], base + at[1], base + at[2]))
             connections[peer, channel] = Connection(self.pairs[where], remote)
-        made = (self.context, kind.width, memory, connections, number << _BITS)
+        made = (self.context, kind.width, self._memory[key], connections, first)
         execution: Execution | Compiled
         if self._turns is not None:
-            execution = Compiled(self._turns, *made, self.receives, self.streams(task))
+            execution = self._in_c[key] = Compiled(self._turns, *made, self.receives, self.streams(task))
             execution.owner = task
         else:
             execution = Execution(*made)
