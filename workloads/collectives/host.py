@@ -6,7 +6,7 @@ collective that has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workloads.base import data
@@ -32,20 +32,22 @@ class Expected(NamedTuple):
 class Scheduled(Part):
     """One rank's part, for any schedule.  Subclasses say what the collective means."""
 
+    _kept: tuple[Mapping[str, Any] | None, int, Shape | None] = (None, 0, None)
+
     def setup(self) -> None:
         self.inputs = self.context.inputs(self.n, self.dtype.name, self.op)
         self.input = self.inputs.of(self.index)
-        self._shapes: dict[int, Shape] = {}
         largest = self._shape(max(self.options.get("sizes") or [self.context.largest_bytes]))
         engine, schedule = self.context.engine or Engine, schedule_of(self.entry)
         self.engine = engine(self.context, self.ranks, schedule, largest, self.dtype.itemsize, self.tag)
 
     def _shape(self, size_bytes: int) -> Shape:
-        """Kept: collectives of a step that are alike ask for one again and again."""
-        if size_bytes not in self._shapes:
-            how = (self.options, self.context.seed)
-            self._shapes[size_bytes] = shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, *how)
-        return self._shapes[size_bytes]
+        """The last one is kept: collectives of a step that are alike ask for it again and again."""
+        options, size, shape = self._kept
+        if shape is None or size != size_bytes or options is not self.options:
+            shape = shape_of(self.entry, self.n, size_bytes, self.dtype.itemsize, self.options, self.context.seed)
+            self._kept = self.options, size_bytes, shape
+        return shape
 
     def prepare(self, size_bytes: int, variant: int) -> None:
         self.shape = self._shape(size_bytes)
