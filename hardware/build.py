@@ -87,11 +87,16 @@ def build(
     `objects` is the folder for object files (default: a hidden one beside `output`).
     """
     output = output or (SANITIZED if sanitize else FABRICD)
-    objects = objects or (HERE / "bin" if output.parent == PROGRAMS else output.parent) / f".{output.name}.o"
+    objects = objects or objects_of(output)
     try:
         return _build(output, sanitize, sources, objects)
     except OSError as error:
         raise BuildError(_not_writable(error)) from None
+
+
+def objects_of(output: Path) -> Path:
+    """The folder for the object files of a program or library."""
+    return (HERE / "bin" if output.parent == PROGRAMS else output.parent) / f".{output.name}.o"
 
 
 def _not_writable(error: OSError) -> str:

@@ -3,7 +3,9 @@
 Needs clang with libFuzzer (Debian: clang).  What breaks a target is kept in hardware/bin/fuzz/TARGET-*; a target's
 program there runs such a file again.  What was found to reach new code is kept, too, and is where the next call starts.
 With --inputs nothing is left to chance: a fixed number from a fixed seed, starting from the written seeds alone.  For
-so few, compiling takes longer than running: then the programs are not optimized, and in hardware/bin/fuzz/quick.
+so few, compiling would take longer than running: the programs, in hardware/bin/fuzz/quick, are the harness around the
+objects of the build with sanitizers.  These do not tell which inputs reach new code.  That matters in the long run; 400
+inputs reach as much of it so (1,984 branches of the worker's protocol, 3,351 of rings; 1,931 and 3,321 where they do).
 """
 
 from __future__ import annotations
@@ -18,19 +20,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hardware.build import CFLAGS, LIBRARIES, SANITIZE, SOURCES, BuildError, compile_all
+from hardware import build as product
+from hardware.build import CFLAGS, LIBRARIES, SANITIZE, SANITIZED, SOURCES, BuildError, compile_all
 from hardware.fuzz.seeds import DICTIONARY, SEEDS
 
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE.parent / "bin" / "fuzz"
-QUICK = ["-O0", "-g0"]  # takes a quarter of the time to compile
 REPLACED = {"main.c", "tap.c"}  # the harness has its own
 HARNESS = ["harness.c", "tap.c"]
 LIMITS = ["-max_len=8192", "-timeout=120", "-rss_limit_mb=2048", "-print_final_stats=1"]
 
 
-def build(output: Path, more: Sequence[str] = ()) -> None:
-    """Compile every target that is older than its sources.  Raises BuildError."""
+def build(output: Path, *, quick: bool = False) -> None:
+    """Compile every target that is older than its sources.  Raises BuildError.
+
+    `quick`: around the objects of fabricd with sanitizers.
+    """
     compiler = shutil.which("clang")
     if compiler is None:
         raise BuildError("the fuzzers need clang: apt-get install clang")
@@ -38,10 +43,14 @@ def build(output: Path, more: Sequence[str] = ()) -> None:
     ours = [s for s in sorted(SOURCES.rglob("*.c")) if s.name not in REPLACED]
     harness = [HERE / name for name in HARNESS]
     mains = {target: HERE / f"fuzz_{target}.c" for target in SEEDS}
-    flags = [compiler, *CFLAGS, *SANITIZE, *more, f"-I{SOURCES}"]
+    flags = [compiler, *CFLAGS, *SANITIZE, f"-I{SOURCES}"]
     compile_c = [*flags, "-fsanitize=fuzzer-no-link"]
-    sealed = [*compile_c, "-Dfopen=fuzz_fopen"]  # no input may name a file
-    shared = compile_all(sealed, {s: _object(s, SOURCES, output / "fabricd") for s in ours}, Path(__file__))
+    if quick:
+        product.build(sanitize=True)
+        shared = [_object(s, SOURCES, product.objects_of(SANITIZED)) for s in ours]
+    else:
+        sealed = [*compile_c, "-Dfopen=fuzz_fopen"]  # no input may name a file
+        shared = compile_all(sealed, {s: _object(s, SOURCES, output / "fabricd") for s in ours}, Path(__file__))
     plain = [*harness, *mains.values()]
     objects = dict(
         zip(plain, compile_all(compile_c, {s: _object(s, HERE, output / "fuzz") for s in plain}), strict=True)
@@ -98,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     output = OUTPUT if options.inputs is None else OUTPUT / "quick"
     try:
-        build(output, () if options.inputs is None else QUICK)
+        build(output, quick=options.inputs is not None)
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -106,11 +115,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ThreadPoolExecutor(len(targets)) as pool, tempfile.TemporaryDirectory() as fresh:
         within = OUTPUT if options.inputs is None else Path(fresh)
         results = dict(zip(targets, pool.map(lambda t: fuzz(t, output, bound, within), targets), strict=True))
+    where = "" if options.inputs is None else " of the harness"
     for target, done in results.items():
         lines = done.stderr.splitlines()
         runs = next((line.split()[-1] for line in lines if "number_of_executed_units" in line), "?")
         coverage = next((line.split("cov:")[1].split()[0] for line in reversed(lines) if "cov:" in line), "?")
-        print(f"{target}: {'ok' if done.returncode == 0 else 'BROKEN'}, {runs} inputs, {coverage} branches reached")
+        print(
+            f"{target}: {'ok' if done.returncode == 0 else 'BROKEN'}, {runs} inputs, {coverage} branches{where} reached"
+        )
         if done.returncode:
             print("\n".join(lines[-80:]), file=sys.stderr)
     return int(any(done.returncode for done in results.values()))
