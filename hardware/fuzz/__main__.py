@@ -49,8 +49,7 @@ def build(output: Path, *, quick: bool = False) -> None:
         product.build(sanitize=True)
         shared = [_object(s, SOURCES, product.objects_of(SANITIZED)) for s in ours]
     else:
-        sealed = [*compile_c, "-Dfopen=fuzz_fopen"]  # no input may name a file
-        shared = compile_all(sealed, {s: _object(s, SOURCES, output / "fabricd") for s in ours}, Path(__file__))
+        shared = compile_all(compile_c, {s: _object(s, SOURCES, output / "fabricd") for s in ours}, Path(__file__))
     plain = [*harness, *mains.values()]
     objects = dict(
         zip(plain, compile_all(compile_c, {s: _object(s, HERE, output / "fuzz") for s in plain}), strict=True)
