@@ -34,7 +34,7 @@ from testbed.containers.worker import File, ForkedWorker, Worker, become_subreap
 from testbed.machine.directories import remove_tree
 from testbed.machine.mounts import CHECKOUT, Bind
 from testbed.machine.processes import MARK, STOPPED, Process, reap, wait_for
-from testbed.machine.teardown import control_group_paths, in_control_groups
+from testbed.machine.teardown import control_group_paths, in_control_groups, remove_control_groups
 
 _USERS = 100  # a host process's descriptor of its user namespace (hardware/holder/holder.h)
 _IDLE = [str(INSIDE / "idle")]
@@ -239,8 +239,13 @@ class Containers:
             reap([init] if init else [])
 
     def discard(self, rank: int) -> None:
-        """Ends a job's container, if it runs, and removes what was made for it."""
+        """Ends a job's container, if it runs, and removes what was made for it.
+
+        runc tries for some tenths of a second to remove its control groups, whose last process may need longer to be
+        gone.
+        """
         self.remove(rank)
+        remove_control_groups(self.group(rank), [])
         with suppress(FileNotFoundError):
             remove_tree(self.dir / "containers" / f"{rank}{self.suffix}")
         self.plan_path(rank).unlink(missing_ok=True)

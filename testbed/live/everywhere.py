@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from testbed.base.this_process import undisturbed
 from testbed.containers import programs
 from testbed.machine.processes import Process, carrying
+from testbed.machine.teardown import GONE_S
 
 if TYPE_CHECKING:
     from testbed.containers.worker import Worker
@@ -110,13 +111,15 @@ class _Out:
 
 
 def _end(running: Sequence[Worker], mark: str) -> None:
-    """Ends the programs, and what they have started: all are asked, and by one deadline killed."""
-    deadline = time.monotonic() + GRACE_S
+    """Ends the programs, and what they have started, also what only begins by then: all are asked, then killed."""
+    began = time.monotonic()
     asked: set[Process] = set()
-    while time.monotonic() < deadline + GRACE_S and (
-        (left := carrying(_ONE, mark)) or any(program.starting for program in running)
-    ):
-        late = time.monotonic() > deadline
+    while (took := time.monotonic() - began) < GRACE_S + GONE_S:
+        starting = any(program.starting for program in running)  # asked first: what has started by now carries the mark
+        left = carrying(_ONE, mark)
+        if not left and not starting:
+            return
+        late = took > GRACE_S
         for process in left if late else left - asked:
             process.signal(signal.SIGKILL if late else signal.SIGTERM)
         asked |= left
