@@ -130,7 +130,7 @@ class Basis:
 
     def share(self, cable: Cable) -> float:
         """What credits and replay buffer let full packets have of a cable's rate."""
-        kept = self.hardware.of_cable.get(cable.name, {})
+        kept = self.hardware.of_cable.get(cable.name)
         if not kept:
             return 1.0
         (rate, delay), nic, graph = self.cable(cable), self.fabric.nic, self.graph

@@ -103,6 +103,27 @@ def test_a_group_that_holds_nothing_is_let_go_by_what_others_free() -> None:
     assert end["h3"] - end["sw0"] == pytest.approx(ser_ns(60, 400e9) + h.cable_delay_ns, abs=0.01)
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_who_needs_all_of_the_shared_part_waits_and_who_needs_more_does_not(missing: int) -> None:
+    """A frame that would fit once the others are gone is waited for, by XOFF; one that never fits is only lost."""
+    alone, reserve = FRAME + 16, 100  # a write of one packet
+    part = switch(headroom=0, reserve_bytes=reserve, alpha=1)
+    shared = alone - reserve - missing
+    h = Hardware(
+        switch_buffer_bytes=3 * 2 * reserve + shared, switch=part, nic=nic(), timeout_ns=50_000, retry=1, **QUIET
+    )
+    with star(3, h) as f:
+        storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+        f.fabricd.request("inject", fault="storm", **storm, for_ns=20_000)
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[(1, 0, 256, 1000), (2, 0, 4096, 5000)])
+        f.fabricd.request("quiesce", 120.0)
+        done = [flow[4] is not None for flow in f.fabricd.request("traffic_results", fault="t")["flows"]]
+        assert "tx_prio3_pause" not in port(f, "sw0", 2)["priorities"]
+        said = port(f, "sw0", 3)["priorities"].get("tx_prio3_pause", 0)
+    assert done == [True, not missing]
+    assert said == (0 if missing else 2)
+
+
 def test_parameters_that_are_laid_over_themselves_change_nothing() -> None:
     """While frames stand in the buffer: they are counted as before."""
     found = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hardware.config import Hardware
 from testbed.experiment import Experiment, loads
 from testbed.plan import thresholds
 from testbed.plan.hardware import hardware_of
-from tests.parts.traffic_fabric import frame_bytes, port, send, star
+from tests.parts.traffic_fabric import frame_bytes, nic, port, send, star, switch
 from tests.parts.wire_view import watched
 from topologies.graph.frames import ser_ns
 
@@ -46,3 +47,22 @@ def test_a_port_is_paused_by_the_frame_that_reaches_xoff_and_by_none_before() ->
     assert gone > 1
     let_go = ser_ns(frame + 16, 400e9) + (gone - 2) * ser_ns(frame, 400e9)
     assert ends["h1"] - ends["sw0"] == pytest.approx(let_go + ser_ns(60, 400e9) + h.cable_delay_ns, abs=0.01)
+
+
+def test_a_port_is_let_go_by_the_frame_that_leaves_just_the_offset() -> None:
+    """XON as soon as what it holds and the offset are not above the threshold: here they are the same, with two frames
+    less than XOFF came at. With alpha 1 a port that is alone may hold half of what is shared.
+    """
+    frame, reserve, room, whole = frame_bytes(), 4000, 60_000, 3 * 2 * (4000 + 60_000) + 200_000
+    held = -(-(200_000 // 2 + reserve) // frame)  # with this one it is reached
+    left = held - 2
+    offset = 200_000 - 2 * (left * frame - reserve)
+    part = switch(headroom=room, reserve_bytes=reserve, alpha=1, xon_offset_bytes=offset)
+    with star(3, Hardware(switch_buffer_bytes=whole, switch=part, nic=nic(), ack_every=1 << 20)) as f:
+        storm = {"primitive": "params", "nic": 0, "values": {"storm": [3]}}
+        f.fabricd.request("inject", fault="storm", **storm, for_ns=60_000)
+        with watched(f, "h1:1") as seen:
+            send(f, [(1, 0, 4096 * held, 5000)])
+    ends = seen["pauses"][seen["pauses"]["on"] == 0].set_index("node")["time_ns"]
+    second_starts = ser_ns(frame + 16, 400e9)
+    assert ends["h1"] - ends["sw0"] == pytest.approx(second_starts + ser_ns(60, 400e9) + 500, abs=0.01)
