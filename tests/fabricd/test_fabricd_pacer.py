@@ -220,6 +220,18 @@ def test_a_window_brings_four_acknowledgements(packets: int, gap: int) -> None:
     assert statistics.mode(b - a for a, b in zip(numbers, numbers[1:], strict=False)) == gap
 
 
+def test_who_asks_because_a_round_trip_is_over_counts_for_those_behind() -> None:
+    """HPCC acts once a round trip, on the answer to a packet that asks at the cable: the next one that asks for its
+    turn is a whole gap behind that, if it was not built before.
+    """
+    with star(2, hardware("hpcc", window=64 * MTU)) as f, watched(f, "h1:1") as seen:
+        send(f, [(1, 0, 1024 * MTU, 0)])
+    numbers = [fr.psn for fr in seen["frames"] if fr.opcode == ACK and not fr.out]
+    gaps = [b - a for a, b in zip(numbers, numbers[1:], strict=False)][20:]
+    assert statistics.mode(gaps) == 5 and 1 in gaps
+    assert not [gap for gap in gaps if 1 < gap < 5], gaps
+
+
 def test_what_comes_late_while_its_second_time_waits_is_not_sent_again() -> None:
     """Selective repeat at a packet each 6.7 us: one comes 9 us late, when the next one has shown that it is missing."""
     h = hardware(**STILL, min_rate=5e9, cnp_gap=50)
