@@ -11,7 +11,7 @@ from hardware.config import Hardware
 from testbed.experiment import Experiment, loads
 from testbed.plan.hardware import hardware_of
 from tests.parts.fabricd_fixture import bare_fabric
-from tests.parts.traffic_fabric import send, star
+from tests.parts.traffic_fabric import drops, send, star
 
 OWN = Path(__file__).parents[1] / "parts" / "own"
 FILE = """
@@ -150,6 +150,27 @@ RAILBED_CONTROL(1, .hears = RAILBED_CREDIT, .arrived = arrived);
     with star(3, hardware("{file: mine.c, initial: 40KB, grant_packets: 1}", folder=tmp_path)) as f:
         (took,) = send(f, [(1, 0, 110 * 4096, 0)])
     assert took > (110 - 10) / 2 * 2 * 2 * 500
+
+
+def test_who_hears_stamps_and_credit_has_room_for_both(tmp_path: Path) -> None:
+    """Five stamps, and what its sender would like to have, nearly fill what a frame has beside its payload."""
+    (tmp_path / "mine.c").write_text(
+        """#include "railbed.h"
+static void arrived(const struct railbed_arrival *a, struct railbed_claim *claim)
+{
+	claim->owed = a->wants;
+}
+static void acked(struct railbed_flow *flow, const struct railbed_ack *ack)
+{
+	flow->window = ack->stamps == ack->switches && ack->stamp->rate_mbps == 400000 ? 50000 : 4096;
+}
+RAILBED_CONTROL(1, .hears = RAILBED_STAMPS | RAILBED_CREDIT, .arrived = arrived, .acked = acked);
+"""
+    )
+    with star(3, hardware("{file: mine.c, initial: 40KB, hops: 5}", folder=tmp_path)) as f:
+        send(f, [(1 + n % 2, 0, 4096, 100.0 * n) for n in range(200)])
+        assert {qp["window_bytes"] for qp in f.counters()["qps"] if qp["rank"]} == {50_000}
+        assert not drops(f)
 
 
 @pytest.mark.parametrize(
