@@ -162,6 +162,16 @@ def test_less_than_there_is_may_be_injected() -> None:
     )
 
 
+@pytest.mark.parametrize(("clock", "longest"), [("virtual", 1024 + 20 + 8 + 12 + 16 + 4 + 4), ("real", 1500)])
+def test_on_the_real_clock_frames_of_the_hosts_kernels_are_the_longest(clock: str, longest: int) -> None:
+    """Their interfaces have Ethernet's MTU (RFC 894)."""
+    head = HEAD.replace("2}}}", f"2}}}}, nic: {{mtu: 1024}}}}\nclock: {clock}")
+    loads(f"{head}inject:\n- {{fault: small_mtu, on: all, mtu: {longest - 1}}}\n")
+    with pytest.raises(InputError) as told:
+        loads(f"{head}inject:\n- {{fault: small_mtu, on: all, mtu: {longest}}}\n")
+    assert f"less than {longest}" in told.value.hint
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(InputError) as told:
         with_faults("{fault: loss, on: all, rate: 2}", "{fault: lose, on: all}")
