@@ -29,6 +29,8 @@ from tests.parts.predicted import (
         ({"flows": [{"from": 0, "to": 1, "size": "1MB"}]}, "share cables", "t.yaml:5: workload[0]"),
         ({"load": {"pattern": "random"}}, "drawn times", "t.yaml:5: workload[0]"),
         (collective("all_reduce", "ring", "1MiB", groups=[[0, 2], [1, 3]]), "share", "t.yaml:5: workload[0]"),
+        ({"torch": __file__, "gpu": {"flops": "40T"}}, "the script does is known", "t.yaml:5: workload[0]"),
+        ({"program": ["true"]}, "a program does is known", "t.yaml:5: workload[0]"),
     ],
 )  # fmt: skip
 def test_what_there_is_no_model_of_is_refused_at_its_place(step: dict[str, Any], what: str, where: str) -> None:
