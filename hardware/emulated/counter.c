@@ -7,6 +7,7 @@
 #include "keeper.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -106,6 +107,55 @@ int execvpe(const char *file, char *const argv[], char *const envp[])
 int execvp(const char *file, char *const argv[])
 {
 	return execvpe(file, argv, environ);
+}
+
+int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	trap(false);
+	int r = (int)syscall(SYS_execveat, fd, path, argv, envp, flags);
+	trap(true);
+	return r;
+}
+
+int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	return execveat(fd, "", argv, envp, AT_EMPTY_PATH);
+}
+
+/* The words of a call that has them one by one, in an array of its own, and what is behind them */
+#define WORDS(first, argv)                                                                                                  \
+	va_list words, counted;                                                                                             \
+	size_t n = 1;                                                                                                       \
+	va_start(words, first);                                                                                             \
+	va_copy(counted, words);                                                                                            \
+	while (va_arg(counted, char *))                                                                                     \
+		n++;                                                                                                        \
+	va_end(counted);                                                                                                    \
+	char *argv[n + 1];                                                                                                  \
+	argv[0] = (char *)(uintptr_t)(first);                                                                               \
+	for (size_t i = 1; i <= n; i++)                                                                                     \
+		argv[i] = va_arg(words, char *)
+
+int execl(const char *path, const char *first, ...)
+{
+	WORDS(first, argv);
+	va_end(words);
+	return execve(path, argv, environ);
+}
+
+int execlp(const char *file, const char *first, ...)
+{
+	WORDS(first, argv);
+	va_end(words);
+	return execvpe(file, argv, environ);
+}
+
+int execle(const char *path, const char *first, ...)
+{
+	WORDS(first, argv);
+	char *const *envp = va_arg(words, char *const *);
+	va_end(words);
+	return execve(path, argv, envp);
 }
 
 int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,

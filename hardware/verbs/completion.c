@@ -17,8 +17,11 @@
 
 struct channel {
 	struct ibv_comp_channel channel;
-	int in; /* what is written here can be read at channel.fd: addresses of queues */
+	int in; /* what is written here can be read at channel.fd: serial numbers of queues */
 };
+
+static struct cq *cqs; /* all that there are */
+static uint64_t serial;
 
 static struct cq *cq_of(struct ibv_cq *c)
 {
@@ -31,7 +34,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	struct channel *h = calloc(1, sizeof *h);
 	int ends[2];
 
-	if (!h || pipe2(ends, O_CLOEXEC)) {
+	if (!h || !session_pipe(ends)) {
 		free(h);
 		return NULL;
 	}
@@ -50,18 +53,26 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	return 0;
 }
 
+/* Its queue may be gone by now: nobody hears of that then */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **context)
 {
-	uint64_t at;
+	int fd = channel->fd;
+	struct cq *q = NULL;
+	uint64_t its;
 
-	if (!session_readable(channel->fd)) {
-		errno = session.lost ? EIO : EAGAIN;
-		return -1;
+	while (!q) {
+		if (session_read(fd, &its, sizeof its) != sizeof its)
+			return -1;
+		session_lock();
+		for (q = cqs; q && q->serial != its;)
+			q = q->next;
+		if (q) {
+			q->events++;
+			*cq = &q->cq;
+			*context = q->cq.cq_context;
+		}
+		session_unlock();
 	}
-	if (syscall(SYS_read, channel->fd, &at, sizeof at) != sizeof at)
-		return -1;
-	*cq = (struct ibv_cq *)(uintptr_t)at;
-	*context = (*cq)->cq_context;
 	return 0;
 }
 
@@ -108,8 +119,13 @@ static struct cq *create(struct ibv_context *c, int cqe, void *context, struct i
 	q->cq.cqe = (int)q->room - 1 < cqe ? cqe : (int)q->room - 1;
 	pthread_mutex_init(&q->cq.mutex, NULL);
 	pthread_cond_init(&q->cq.cond, NULL);
+	session_lock();
+	q->serial = ++serial;
+	q->next = cqs;
+	cqs = q;
 	if (channel)
 		channel->refcnt++;
+	session_unlock();
 	return q;
 }
 
@@ -124,10 +140,23 @@ int ibv_destroy_cq(struct ibv_cq *c)
 {
 	struct cq *q = cq_of(c);
 
-	if (q->users)
+	session_lock();
+	bool used = q->users;
+	if (!used) {
+		struct cq **at = &cqs;
+		while (*at != q)
+			at = &(*at)->next;
+		*at = q->next;
+		if (c->channel)
+			c->channel->refcnt--;
+	}
+	session_unlock();
+	if (used)
 		return EBUSY;
-	if (c->channel)
-		c->channel->refcnt--;
+	pthread_mutex_lock(&c->mutex);
+	while (q->forks == session.forks && c->comp_events_completed != q->events)
+		pthread_cond_wait(&c->cond, &c->mutex);
+	pthread_mutex_unlock(&c->mutex);
 	free(q->ring);
 	free(q);
 	return 0;
@@ -180,9 +209,8 @@ void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited)
 	q->ring[q->tail++ % q->room] = *wc;
 	if (!q->armed || !c->channel || (q->solicited_only && !solicited && wc->status == IBV_WC_SUCCESS))
 		return;
-	uint64_t at = (uint64_t)(uintptr_t)c;
 	q->armed = false;
-	(void)!syscall(SYS_write, ((struct channel *)c->channel)->in, &at, sizeof at);
+	(void)!syscall(SYS_write, ((struct channel *)c->channel)->in, &q->serial, sizeof q->serial);
 }
 
 /* cq_forget() - A queue pair goes: its entries, too */

@@ -24,7 +24,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	struct context *whole = d && place() ? calloc(1, sizeof *whole) : NULL;
 	int ends[2];
 
-	if (!whole || pipe2(ends, O_CLOEXEC)) {
+	if (!whole || !session_pipe(ends)) {
 		free(whole);
 		errno = d && place() ? ENOMEM : ENODEV;
 		return NULL;
@@ -93,14 +93,11 @@ static enum { OF_DEVICE, OF_QP, OF_SRQ } whose(const struct ibv_async_event *e)
 /* What an event is of may be gone by now: nobody hears of it then */
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
+	int fd = c->async_fd;
 	bool there = false;
 
 	while (!there) {
-		if (!session_readable(c->async_fd)) {
-			errno = session.lost ? EIO : EAGAIN;
-			return -1;
-		}
-		if (syscall(SYS_read, c->async_fd, event, sizeof *event) != sizeof *event)
+		if (session_read(fd, event, sizeof *event) != sizeof *event)
 			return -1;
 		session_lock();
 		there = whose(event) == OF_QP ? qp_told(event->element.qp) : whose(event) == OF_SRQ ? shared_told(event->element.srq) : true;

@@ -162,8 +162,9 @@ static int post_list(void *queue, void *first, void **bad, int (*one)(void *queu
 	session_begin();
 	while (wr && !wrong) {
 		wrong = session.lost ? EIO : one(queue, wr);
-		if (!wrong)
-			wr = wr->next;
+		if (wrong)
+			break;
+		wr = wr->next;
 		session_room();
 	}
 	session_now();

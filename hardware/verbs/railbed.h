@@ -43,7 +43,8 @@ struct session {
 	uint32_t posted; /* since it heard of anything */
 	uint64_t waits, said, looks; /* looks: at the clock, since anything else was done */
 	struct lock lock;
-	struct bell changed; /* nobody waits for records any more */
+	struct bell changed; /* nobody waits for records any more, or */
+	bool moved;	     /* whoever wanted to say something has: it rings when the lock is free */
 	bool waiting;	     /* a thread does, without the lock */
 	bool resting;	     /* or is about to, as soon as the others wait, too */
 	bool interrupted;    /* because another waits, too, for less: */
@@ -75,7 +76,8 @@ uint32_t session_wait(uint32_t records, uint64_t until);
 void session_outside(uint64_t until);
 void session_signals(void);
 bool session_signalled(void);
-bool session_readable(int fd);
+bool session_pipe(int ends[2]);
+long session_read(int fd, void *to, size_t n);
 void session_masked(uint64_t until, const sigset_t *mask);
 void session_room(void);
 void session_fail(const char *what, const char *why);
@@ -145,6 +147,8 @@ struct cq {
 	unsigned forks;
 	bool armed, solicited_only, overrun;
 	struct ibv_wc current; /* of extended polling */
+	uint64_t serial;       /* as its channel names it */
+	uint32_t events;       /* that were handed out */
 	struct cq *next;
 };
 int cq_poll(struct ibv_cq *c, int n, struct ibv_wc *wc);

@@ -14,6 +14,7 @@
 #include "railbed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +63,9 @@ void session_lock(void)
 
 void session_unlock(void)
 {
-	if (!__libc_single_threaded)
+	if (session.moved && !__libc_single_threaded)
 		bell_ring(&session.changed, INT_MAX);
+	session.moved = false;
 	bool due = --session_depth == 0 && session.alarm <= session.now + session.spend;
 	bool free = session_depth == 0;
 	lock_give(&session.lock);
@@ -140,6 +142,7 @@ void session_begin(void)
 	while (session.waiting)
 		lock_wait(&session.lock, &session.changed);
 	session.wanted--;
+	session.moved = true;
 }
 
 /* session_now() - What was said goes out now, unless the next WAIT is bound to come */
@@ -243,6 +246,12 @@ bool session_open(void)
 	if (activation && !session.real)
 		activation();
 	return true;
+}
+
+/* session_pipe() - What records bring is written to ends[1], and nobody waits there for whom it is to */
+bool session_pipe(int ends[2])
+{
+	return !pipe2(ends, O_CLOEXEC) && !fcntl(ends[1], F_SETFL, O_NONBLOCK);
 }
 
 /* session_region() - Peers may write there from now on, or no more */

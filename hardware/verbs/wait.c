@@ -14,6 +14,7 @@
  */
 #include "railbed.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -140,6 +141,7 @@ static void rest(void)
 	lock_enter(&session.lock, had);
 	session_depth = 1;
 	session.resting = false;
+	session.moved = true; /* it may not come to a wait */
 }
 
 static uint32_t wait_for(uint32_t records, uint64_t until, uint32_t flags)
@@ -224,24 +226,37 @@ static bool readable(int fd)
 	return syscall(SYS_poll, &p, 1, 0) == 1;
 }
 
-/* session_readable() - Wait until something can be read there that records bring; false: nothing can, and nobody waits for it
- * (O_NONBLOCK), or nothing will
+/* session_read() - Read what records have brought there, or wait for it; -1, with errno: there is none, and nobody waits for
+ * it (O_NONBLOCK), or none will come
+ *
+ * Of two threads that wait the other finds nothing then, and waits here: in the kernel nobody would let time go on.
  */
-bool session_readable(int fd)
+long session_read(int fd, void *to, size_t n)
 {
-	bool blocks = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	int flags = fcntl(fd, F_GETFL);
+	bool blocks = !(flags & O_NONBLOCK);
+	long got = -1;
 
-	while (!readable(fd)) {
+	while (flags >= 0) {
 		pthread_testcancel(); /* as the read that this stands for */
 		session_lock();
-		if (session.fd >= 0)
+		bool there = readable(fd);
+		if (!there && session.fd >= 0) {
 			session_wait(blocks, blocks ? session.now + session.spend + session_slice(10) : NEVER);
-		bool over = session.fd < 0;
+			there = readable(fd);
+		}
+		if (there)
+			got = syscall(SYS_read, fd, to, n);
+		bool over = session.fd < 0 || !blocks;
 		session_unlock();
-		if (over || (!blocks && !readable(fd)))
-			return false;
+		if (there)
+			return got;
+		if (over) {
+			errno = session.lost ? EIO : EAGAIN;
+			return -1;
+		}
 	}
-	return true;
+	return -1;
 }
 
 /* session_slice() - How long to look at an empty queue before the program may look elsewhere (ps) */

@@ -1,0 +1,17 @@
+"""Threads that meet in the same queue pair or channel, and programs that take a device's descriptors elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.parts.rdma_programs import DEADLINE_S, compiled, programs_on
+
+CASES = ("threads", "two listen", "destroyed", "stale", "acknowledged", "nobody listens", "cancelled", "duplicated",
+         "another program", "both go on")  # fmt: skip
+SAID = "".join(f"{case}: as ever\n" for case in CASES)
+
+
+def test_each_goes_on_as_the_manuals_say(tmp_path: Path) -> None:
+    with programs_on("star", {"hosts": 2}) as p:
+        said, _ = p.start(0, compiled(tmp_path, "attackers")).communicate(timeout=2 * DEADLINE_S)
+    assert said == SAID
