@@ -87,6 +87,8 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count)
 int cq_notify(struct ibv_cq *c, int solicited_only)
 {
 	session_lock();
+	if (c->channel && !cq_of(c)->armed)
+		listener_armed(true);
 	cq_of(c)->armed = true;
 	cq_of(c)->solicited_only = solicited_only;
 	session_unlock();
@@ -147,6 +149,8 @@ int ibv_destroy_cq(struct ibv_cq *c)
 		while (*at != q)
 			at = &(*at)->next;
 		*at = q->next;
+		if (c->channel && q->armed)
+			listener_armed(false);
 		if (c->channel)
 			c->channel->refcnt--;
 	}
@@ -210,6 +214,7 @@ void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited)
 	if (!q->armed || !c->channel || (q->solicited_only && !solicited && wc->status == IBV_WC_SUCCESS))
 		return;
 	q->armed = false;
+	listener_armed(false);
 	(void)!syscall(SYS_write, ((struct channel *)c->channel)->in, &q->serial, sizeof q->serial);
 }
 

@@ -157,6 +157,10 @@ struct ibv_cq_ex *cq_create_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex
 void cq_add(struct ibv_cq *c, const struct ibv_wc *wc, bool solicited);
 void cq_forget(struct ibv_cq *c, uint32_t qp_num);
 
+/* --- listener.c --- */
+void listener_armed(bool yes);
+void listener_child(void);
+
 /* --- address.c --- */
 #define HEADER_IPV4 0xa /* as the service level of a received datagram: IPv4 and UDP are before it (mlx5 says so; UCX asks) */
 struct ah {

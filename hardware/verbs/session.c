@@ -327,6 +327,7 @@ static void in_child(void)
 	session.posted = 0;
 	session.forks++;
 	demand_child();
+	listener_child();
 }
 
 __attribute__((constructor)) static void begin(void)
