@@ -36,6 +36,7 @@ void timers_plan(void);
 /* threads.c */
 void threads_rest(void);
 bool threads_awakes(int id);
+bool threads_signalled(int id, const sigset_t *blocked);
 
 /* limits.c */
 uint64_t limits_first(void);

@@ -63,7 +63,7 @@ bool limits_due(uint64_t now)
 	return any;
 }
 
-/* limits_wake() - Is there another thread whose limit is over, and that will go on?
+/* limits_wake() - Is there another thread whose limit is over, or that has a signal to let in, and that will go on?
  *
  * One that sleeps without a limit of the kernel's needs what another thread has; and ours may be in a handler.
  */
@@ -74,7 +74,8 @@ bool limits_wake(void)
 
 	lock_take(&lock);
 	for (struct limit *l = limits; l; l = l->next)
-		any = any || (l->over && l->thread != self && threads_awakes(l->thread));
+		any = any || (l->thread != self && ((l->over && threads_awakes(l->thread)) ||
+						    (l->lets && threads_signalled(l->thread, l->lets))));
 	lock_give(&lock);
 	return any;
 }

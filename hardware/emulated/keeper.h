@@ -2,6 +2,7 @@
 #ifndef KEEPER_H
 #define KEEPER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,6 +12,7 @@ struct limit {
 	uint64_t due;
 	_Atomic bool over;
 	int thread;
+	const sigset_t *lets; /* if signals are blocked that it lets in: all but these */
 };
 
 void limit_enter(struct limit *l, bool keeper);

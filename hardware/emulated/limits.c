@@ -66,7 +66,7 @@ static int limited_letting(wait_until *wait, void *what, clockid_t clock, const 
 {
 	uint64_t left = railbed_emulated() ? clock_until(clock, then) : 0;
 	bool alone = __libc_single_threaded;
-	struct limit l = {.due = railbed_now(0) + left, .over = !left, .thread = (int)syscall(SYS_gettid)};
+	struct limit l = {.due = railbed_now(0) + left, .over = !left, .thread = (int)syscall(SYS_gettid), .lets = lets};
 	int wrong;
 
 	if (!left)

@@ -144,6 +144,26 @@ bool threads_awakes(int id)
 	return sscanf(text, "%ld %*x %*x %*x %llx", &call, &limit) != 2 || (call == SYS_futex && limit);
 }
 
+/* threads_signalled() - Is there a signal for a thread, but for those that are blocked? */
+bool threads_signalled(int id, const sigset_t *blocked)
+{
+	static const char *const kinds[] = {"\nSigPnd:", "\nShdPnd:"};
+	unsigned long long its = 0, all = 0;
+	char text[2048];
+
+	if (!read_file(id, "status", text, sizeof text))
+		return false;
+	for (int i = 0; i < 2; i++) {
+		const char *at = strstr(text, kinds[i]);
+		if (at && sscanf(at + strlen(kinds[i]), " %llx", &its) == 1)
+			all |= its;
+	}
+	for (int number = 1; number <= 64; number++)
+		if (all >> (number - 1) & 1 && !sigismember(blocked, number))
+			return true;
+	return false;
+}
+
 static bool at_rest(void)
 {
 	list();

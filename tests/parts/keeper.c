@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ENDED 300   /* threads: more than are kept in mind */
+#define SHORT_NS 300000
+#define ENDED 400   /* threads: more than are kept in mind */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -174,6 +175,15 @@ static void free_locks(void)
 }
 
 /* --- threads come and go, and two of the last spin --- */
+static void *runs_a_little(void *unused)
+{
+	struct timespec t = {0};
+
+	while (t.tv_nsec < SHORT_NS)
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return unused;
+}
+
 static void *spins(void *unused)
 {
 	while (!stop)
@@ -186,13 +196,10 @@ static void many_threads(void)
 	pthread_t others[2];
 
 	for (int i = 0; i < ENDED; i++) {
-		stop = false;
-		pthread_create(&others[0], NULL, spins, NULL);
-		usleep(1);
-		stop = true;
+		pthread_create(&others[0], NULL, runs_a_little, NULL);
+		usleep(1); /* it is seen to run */
 		pthread_join(others[0], NULL);
 	}
-	stop = false;
 	pthread_create(&others[0], NULL, spins, NULL);
 	pthread_create(&others[1], NULL, spins, NULL);
 	usleep(1000);
