@@ -17,10 +17,9 @@ from typing import Any
 
 from testbed.fabric.ovs import OpenVSwitch
 from testbed.machine.ovsdb import DATABASE, Operation, Transaction, set_of
+from tests.parts.links import deleted, links_of
 
 _TETHER = ["setpriv", "--pdeathsig", "KILL"]
-_GROUP = "77"
-
 
 USER = 0x6FFF_FFFF
 """A user without any right, who is fabricd, and the group of those who may speak to the Open vSwitch."""
@@ -37,6 +36,7 @@ class OwnSwitch:
         assert self.holder.stdout is not None
         assert self.holder.stdout.readline() == b"up\n"
         self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
+        self._links = links_of(self.holder.pid)
         self.ovs = OpenVSwitch(folder / "ovs")
         self.ovs.finish(self.ovs.make_database(group=USER))
         database = self.ovs.start_database(self._spawn)
@@ -63,8 +63,7 @@ class OwnSwitch:
         none: Operation = {"op": "update", "table": DATABASE, "where": [], "row": {"bridges": set_of(())}}
         self.ovs.finish([Transaction(self.ovs.database, [none], settle=True)])
         if ours := self._devices():
-            grouped = "".join(f"link set dev {name} group {_GROUP}\n" for name in ours)
-            self.run("ip", "-batch", "-", input=f"{grouped}link delete group {_GROUP}\n")
+            deleted(self._links, ours)
 
     def _devices(self) -> list[str]:
         lines = Path(f"/proc/{self.holder.pid}/net/dev").read_text().splitlines()[2:]
@@ -72,6 +71,7 @@ class OwnSwitch:
         return [name for name in names if name not in ("lo", "ovs-netdev")]
 
     def end(self) -> None:
+        self._links.close()
         for process in self.processes:
             process.kill()
 
