@@ -120,7 +120,7 @@ def test_the_solver_takes_it_for_what_it_is(name: str) -> None:
 
 def test_of_a_flow_that_crosses_switches_their_cables_are_tried_before_a_nic_is_named() -> None:
     """Rank 3's frames reach rank 4 by cables between switches; none of those mends it here."""
-    asked = Recorded({**spoilt(4), **nics(rx_icrc_encapsulated={4: 17}), **carried("leaf0:5")})
+    asked = Recorded({**spoilt(4), **nics(rx_icrc_encapsulated={4: 1}), **carried("leaf0:5")})
     assert solve(asked) == "corruption@cable:h4-leaf1"
     assert "config cable replace leaf0-spine0" in asked.done
     near = Recorded({**spoilt(2), **nics(rx_icrc_encapsulated={2: 17}), **carried("leaf0:5")})
