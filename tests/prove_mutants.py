@@ -111,6 +111,14 @@ def equivalent() -> set[tuple[str, str, str]]:
     return {(one["file"], one["was"], one["now"]) for one in listed}
 
 
+def judges(at: Bench, cover: Cover) -> None:
+    """Raises SystemExit if fabricd with sanitizers fails without a mutant: it would notice each."""
+    test = cover.quickest()
+    with c.sanitized():
+        if at.verdict([test], 600) != SURVIVED:
+            raise SystemExit(f"prove mutants: with sanitizers {test} fails without a mutant:\n{at.said}")
+
+
 def judged(room: Room, at: Bench, cover: Cover, mutant: Mutant, limit: float, tests: Sequence[str]) -> str:
     """What became of it; "" if the compiler refuses it. A test may take three times as long as the slowest does."""
     each = 10 + 3 * cover.slowest(tests)
@@ -136,6 +144,8 @@ def prove(name: str, options: argparse.Namespace, at: Bench) -> tuple[int, int, 
     kept = Kept(options.keep, name, at)
     alike = [str(p.relative_to(at.tree)) for one in ROOMS.values() if one.is_c == room.is_c for p in one.paths(at.tree)]
     cover = (cover_c if room.is_c else cover_python)(at, kept, room.package, room.tests, alike)
+    if room.is_c:
+        judges(at, cover)
     print(f"{name}: {count} lines of {len(files)} files can be changed; {cover.about}")
     for mutant in mutants:
         if tried == options.sample:

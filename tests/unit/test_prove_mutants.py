@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ pytest.importorskip(
 )
 
 from testbed.machine.processes import wait_for
-from tests import prove_all, prove_mutants_bench, prove_mutants_c
+from tests import prove_all, prove_mutants, prove_mutants_bench, prove_mutants_c
 from tests.parts import own_switch
 from tests.prove_mutants_bench import ENDLESS, NOTICED, SURVIVED, Bench, Mutant
 from tests.prove_mutants_cover import Cover, WatchPython, importers
@@ -215,6 +216,34 @@ def test_all_proofs_are_of_a_night() -> None:
         p.stem.removeprefix("prove_").replace("_", "-") for p in Path(prove_all.__file__).parent.glob("prove_*.py")
     }
     assert set(prove_all.NIGHTLY) == {v for v in verbs if not v.startswith("mutants-")} - {"all"}
+
+
+@pytest.mark.parametrize(("most", "sanitizers"), [(prove_mutants_bench.MOST_BYTES, False), (-1, True)])
+def test_memory_has_a_limit_but_with_sanitizers_whose_shadow_is_large(
+    most: int, sanitizers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAILBED_FABRICD", "plain")
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_far.py").write_text(
+        f"import resource\ndef test_a():\n    assert resource.getrlimit(resource.RLIMIT_AS)[0] == {most}\n"
+    )
+    with prove_mutants_c.sanitized() if sanitizers else nullcontext():
+        assert Bench(tmp_path).verdict(["test_far.py"], 60) == SURVIVED
+
+
+def test_who_fails_without_a_mutant_judges_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAILBED_FABRICD", "plain")  # as it was, afterwards
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_far.py").write_text(
+        "import os\ndef test_a():\n    assert os.environ['RAILBED_FABRICD'] == 'plain'\ndef test_b():\n    pass\n"
+    )
+    bad, good = "test_far.py::test_a", "test_far.py::test_b"
+    tests, seconds = [good, bad, "test_far.py::test_none"], [2.0, 1.0, 0.1]
+    cover = Cover({"far.c": {1: {0, 1}}}, tests, seconds, [], True, tmp_path)
+    with pytest.raises(SystemExit, match=f"with sanitizers {bad} fails without a mutant"):
+        prove_mutants.judges(Bench(tmp_path), cover)
+    cover.failed.append(bad)
+    prove_mutants.judges(Bench(tmp_path), cover)
 
 
 def test_who_waits_for_a_cpu_does_not_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
