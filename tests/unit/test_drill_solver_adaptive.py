@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from drills.solve.adaptive import chips, weights
+from drills.solve.adaptive import chips, hashes, weights
 from drills.solve.operator import Operator
+from tests.recorded import Recorded
 
 Set = tuple[str, str, list[tuple[int, int]]]
 """Switch, name, and weight and picks of each of its ports; sets of several switches may have the same name."""
@@ -63,3 +64,26 @@ def test_the_heavier_port_is_named_where_most_switches_have_even_sets() -> None:
     heavy = [(1, 100), (4, 400), (1, 100)]
     assert found(weights, ("leaf0", "1", heavy), ("leaf1", "1", EVEN)) == [("wrong_group_weights", "port:leaf0:2")]
     assert not found(weights, ("leaf0", "1", heavy), ("leaf1", "1", heavy), ("leaf2", "1", EVEN))
+
+
+HASHED, CHOSEN = "multipath(symmetric_l4,0,hrw,2,0,reg0)", "group:1"
+"""Actions of rules, as Open vSwitch shows them."""
+
+
+@pytest.mark.parametrize(
+    ("actions", "diagnosis"),
+    [
+        ({"leaf0": HASHED, "leaf1": CHOSEN, "spine0": HASHED}, ["switch:leaf0"]),
+        ({"leaf0": HASHED, "leaf1": HASHED, "spine0": HASHED}, []),
+        ({"leaf0": CHOSEN, "leaf1": CHOSEN, "spine0": "output:1"}, []),
+        ({"leaf0": f"{HASHED} {CHOSEN}", "leaf1": CHOSEN}, []),  # some of its rules have sets
+        ({"leaf0": HASHED, "leaf1": "output:2", "spine0": CHOSEN}, []),  # none of its kind has
+    ],
+)
+def test_who_hashes_where_others_of_its_kind_have_sets_is_named_once(
+    actions: dict[str, str], diagnosis: list[str]
+) -> None:
+    rows = [{"switch": switch, "actions": said} for switch, text in actions.items() for said in [*text.split(), "drop"]]
+    session = Recorded({"flows": {"flows": rows}})
+    assert [str(one) for one in hashes(Operator(session))] == [f"adaptive_off@{place}" for place in diagnosis]
+    assert all(one.mend == (f"flow resync {one.place.partition(':')[2]}",) for one in hashes(Operator(session)))
