@@ -197,7 +197,12 @@ def worker_seeds() -> Iterator[bytes]:
     sync = struct.pack("<HHIII", 9, 16, 0, 1, 2)
     progress, bye = struct.pack("<HHI", 10, 8, 0), struct.pack("<HHI", 11, 8, 0)
     pairs = (connect + wait, send + wait, receive + send, compute + spend, sync + wait)
-    for packet in (hello, register, *pairs, progress):
+    on_stream = struct.pack("<HHIQQII", 6, 32, 0, 1, 1000, 0, 0) + struct.pack("<HHIQQII", 6, 32, 0, 2, 1000, 1, 0)
+    foresee = struct.pack("<HHIIHHQ", 32, 40, 0, 0, 4, 0, 1) + spend + struct.pack("<HHIIHHQ", 32, 24, 0, 0, 4, 1, 2)
+    message = struct.pack("<HHIIHHQ", 32, 24, 0, 1, 3, 0, 16 << 32 | 42)
+    wait_on = struct.pack("<HHIIIQ", 8, 24, 0, 1, 4, 2**64 - 1)
+    beforehand = (on_stream + foresee + message + wait_on, foresee + foresee, message + wait_on)
+    for packet in (hello, register, *pairs, *beforehand, progress):
         yield b"\0" + _raw(0, packet) + _raw(1, packet) + b"\7"
     yield b"\1" + _raw(1, receive * 4 + wait) + b"\7" + _raw(0, send * 3 + wait) + b"\7\7\7" + _raw(2, bye)
     group = struct.pack("<HHI16sIIII", 12, 120, 0, b"aggregate", 4, 9, 3, 0)

@@ -247,7 +247,7 @@ class Compiled:
         return int(self.plan.head.step_count)
 
     def awaited(self) -> list[int]:
-        """Indices of the peers that it waits for now."""
+        """Indices of the peers that it waits for now, as far as it has been told of what was answered beforehand."""
         peers = set()
         for (peer, _), line, plan in zip(self.plan.channels, self._lines, self.plan.rows[4], strict=True):
             at = plan["receiver"]
