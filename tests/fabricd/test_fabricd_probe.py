@@ -61,6 +61,16 @@ def test_a_probe_repairs_the_end_of_a_message(lost: int) -> None:
     assert 10_000 + took == pytest.approx(probe + others + ROUND_TRIP, abs=4 * T)
 
 
+def test_who_has_heard_of_round_trips_goes_by_them_where_packets_may_overtake() -> None:
+    hardware = lossy()
+    hardware.nic.update({"loss_after_ns": 5000})
+    with star(2, hardware) as f, watched(f, "h1:1") as seen:
+        lose_last(f, 1)
+        send(f, [(1, 0, (LAST + 1) * MTU, 10_000)])
+    probe = last_news(seen["frames"]) + timeout_ns(LAST // ACK_EVERY) + FETCH
+    assert sent(seen["frames"])[LAST + 1].time_ns == pytest.approx(probe, abs=2 * T)
+
+
 def test_probes_without_an_answer_double_their_distance() -> None:
     """RFC 9002, section 6.2; no timeout meanwhile."""
     with star(2, lossy()) as f, watched(f, "h1:1") as seen:
