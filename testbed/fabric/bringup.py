@@ -374,6 +374,7 @@ def bring_up(work: Bringup, experiment: Experiment) -> tuple[Fabricd, Controller
     }
     (directory / f"{STATE}.new").write_text(json.dumps(state))
     os.rename(directory / f"{STATE}.new", directory / STATE)
+    work.check()  # if nothing took long nobody has looked yet
     fabricd.request("watch", processes=needed(Record.read(directory)))
     return fabricd, controller, state
 
