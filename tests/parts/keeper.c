@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define SHORT_NS 300000
-#define ENDED 400   /* threads: more than are kept in mind */
+#define ENDED 300   /* threads: more than are kept in mind */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -117,7 +117,7 @@ static void handler_waits(void)
 	on(SIGUSR1, waits);
 	timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &timer); /* the kernel's */
 	timer_settime(timer, 0, &every, NULL);
-	while (came < 200 && (!wrong || wrong == EINTR)) {
+	while (came < 60 && (!wrong || wrong == EINTR)) {
 		sem_post(&semaphore);
 		wrong = timed(1000000);
 	}
