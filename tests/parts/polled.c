@@ -13,7 +13,7 @@
 
 #define BYTES 4000
 #define ROUNDS 3
-#define INTERRUPTED 500 /* times, each after so much of the machine's time: */
+#define INTERRUPTED 200 /* times, each after so much of the machine's time: */
 #define EACH_NS 200000
 
 static char *heap[64];
