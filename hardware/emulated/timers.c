@@ -31,15 +31,28 @@ static struct timer {
 	struct sigevent event;
 } timers[TIMERS] = {{.kind = INTERVAL, .due = NEVER, .event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}}};
 static struct lock lock;
+static _Atomic uint64_t changes;
 
-static void plan(void)
+/* timers_plan() - What is due first is another
+ *
+ * It is asked and said without our lock: a handler may want that while its thread has another.  If it has changed meanwhile it
+ * is said anew.
+ */
+void timers_plan(void)
 {
-	uint64_t first = limits_first();
+	uint64_t seen, first;
 
-	for (int i = 0; i < TIMERS; i++)
-		if (timers[i].kind && timers[i].due < first)
-			first = timers[i].due;
-	railbed_alarm(first);
+	changes++;
+	do {
+		seen = changes;
+		first = limits_first();
+		lock_take(&lock);
+		for (int i = 0; i < TIMERS; i++)
+			if (timers[i].kind && timers[i].due < first)
+				first = timers[i].due;
+		lock_give(&lock);
+		railbed_alarm(first);
+	} while (seen != changes);
 }
 
 static void *call(void *of)
@@ -80,14 +93,6 @@ static void notify(struct timer *t, uint64_t times)
 	}
 }
 
-/* timers_plan() - What is due first is another */
-void timers_plan(void)
-{
-	lock_take(&lock);
-	plan();
-	lock_give(&lock);
-}
-
 /* timers_due() - Time has come to the first that is due */
 void timers_due(uint64_t now)
 {
@@ -105,11 +110,12 @@ void timers_due(uint64_t now)
 		if (t->kind && t->due <= now) {
 			times = t->every ? 1 + (now - t->due) / t->every : 1;
 			t->due = t->every ? t->due + times * t->every : NEVER;
-			plan();
 		}
 		lock_give(&lock);
-		if (times)
+		if (times) {
+			timers_plan();
 			notify(t, times);
+		}
 	}
 	within = false;
 }
@@ -139,11 +145,13 @@ static struct itimerspec left_of(const struct timer *t)
 
 static void arm(struct timer *t, uint64_t from_now, uint64_t every)
 {
+	uint64_t due = railbed_now(0) + from_now;
+
 	lock_take(&lock);
-	t->due = railbed_now(0) + from_now;
+	t->due = due;
 	t->every = every;
-	plan();
 	lock_give(&lock);
+	timers_plan();
 }
 
 static void disarm(struct timer *t)
@@ -151,8 +159,8 @@ static void disarm(struct timer *t)
 	lock_take(&lock);
 	t->due = NEVER;
 	t->every = 0;
-	plan();
 	lock_give(&lock);
+	timers_plan();
 }
 
 static int set(struct timer *t, int absolute, const struct itimerspec *to, struct itimerspec *was)
