@@ -63,6 +63,15 @@ def _limit(entry: Algorithm, ranks: int | tuple[int, ...]) -> float:
     return FOLDED.get(str(entry), FOLDED.get(entry.name, LIMIT)) if folded else LIMIT
 
 
+def test_adding_up_that_costs_nothing_takes_no_time() -> None:
+    """As with hosts that would do it in no time at all: seven additions one after the other."""
+    entry = ALGORITHMS["all_reduce", "ring"]
+    free, endless = (
+        named(entry.time)(Case.of(entry, 8, 4096, 4, {}, 1, Costs(reduce_bps=bps), WAYS)) for bps in (None, 1e30)
+    )
+    assert free == pytest.approx(endless, abs=1e-6)
+
+
 IN_PIECES = {"bidirectional_ring": 0.09, "double_binary_tree": 0.26, "binomial_tree": 0.08}
 IN_PIECES |= {"bucket": 0.1, "multi_ring": 0.15}  # whose parts share one cable here
 
