@@ -69,6 +69,37 @@ def test_a_circle_of_pauses_is_told_of_once(action: str) -> None:
         assert f.counters()["deadlocks"] == 1
 
 
+def test_who_waits_beside_a_circle_is_none_of_it() -> None:
+    """Around one column of a torus as above, and in its second switch, by a port that is looked at first, frames wait
+    for a host of the other column, which takes none.
+    """
+    column = [f"sw0-{n}" for n in range(NODES)]
+    with bare_fabric("torus", {"dims": [2, NODES]}, HARDWARE, binary=plain()) as f:
+        f.fabricd.request("start", ranks=[])
+        until(f, 1)
+        onward = {name: f.port_to(name, column[(n + 1) % NODES]) for n, name in enumerate(column)}
+        aside = f.port_to(column[1], "sw1-1")
+        assert aside < onward[column[1]]
+        for n, name in enumerate(column):
+            flows = [
+                f"dl_dst={each.mac},actions=output:{aside if n == 1 and each.rank == 5 else onward[name]}"
+                for each in f.fabric.nics
+                if each.rank != n
+            ]
+            f.ofctl("add-flows", f.bridge(name), "-", flows=flows)
+        f.ofctl("add-flow", f.bridge("sw1-1"), f"dl_dst={f.fabric.nics[5].mac},actions=output:1")
+        f.fabricd.request("inject", fault="s", primitive="params", nic=5, values={"storm": [3]})
+        late = 20_000
+        around = [[n, (n + 2) % NODES, 10**6, late] for n in range(NODES)]
+        f.fabricd.request("inject", fault="t", primitive="traffic", flows=[[0, 5, 84_000, 0], *around])
+        until(f, 600_000)
+        assert paused_us(f, column[1], aside) > 3 * REFRESH_NS / 1000
+        told = [e for e in f.fabricd.request("log")["events"] if e["event"] == "deadlock"]
+        assert {(p["switch"], p["port"], p["class"]) for p in told[0]["ports"]} == {
+            (n, o, 3) for n, o in onward.items()
+        }
+
+
 def test_a_jam_that_leads_to_a_host_is_no_deadlock() -> None:
     """Two neighbours send to each other, and neither takes anything: each direction is paused for its own sake."""
     with ring() as f:
