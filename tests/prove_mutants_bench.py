@@ -199,8 +199,8 @@ def _began(process: int) -> list[int]:
 def _awake_s(process: int) -> float:
     """What it and all that it began have run, or have waited for a CPU, of those that are there."""
     seconds = 0.0
-    for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
-        with suppress(OSError):
+    with suppress(OSError):  # it ends
+        for path in Path(f"/proc/{process}/task").glob("*/schedstat"):
             seconds += sum(map(int, path.read_text().split()[:2])) / 1e9
     return seconds + sum(map(_awake_s, _began(process)))
 

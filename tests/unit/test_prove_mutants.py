@@ -259,3 +259,12 @@ def test_who_waits_for_a_cpu_does_not_stand_still(monkeypatch: pytest.MonkeyPatc
 
 def test_what_a_process_has_run_is_read() -> None:
     assert 0 < time.thread_time() <= prove_mutants_bench._awake_s(os.getpid())
+
+
+def test_a_process_that_ends_while_it_is_looked_at_has_run_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object) -> object:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "glob", ended)
+    assert prove_mutants_bench._awake_s(os.getpid()) == 0
+    assert prove_mutants_bench.used_s(os.getpid()) > 0
