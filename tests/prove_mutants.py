@@ -66,7 +66,7 @@ ROOMS = {
     "plan": Room(("testbed/plan/**/*.py",), "testbed.plan", ("predict*",)),
     "drills": Room(("drills/sheet/score.py", "drills/twins.py", "drills/ending.py", "drills/solve/*.py"), "drills"),
     "figures": Room(("results/figures/**/*.py",), "results.figures"),
-    "times": Room(("workloads/times/**/*.py",), "workloads.times", ("predict*",)),
+    "times": Room(("workloads/times/**/*.py",), "workloads.times", ("predict*", "nvls", "collnet*")),
     "cc": Room(
         ("hardware/fabricd/cc/*.c",),
         tests=(
